@@ -1,0 +1,1 @@
+"""The `rl-assets` command: thin, over the same functions that the graph calls."""

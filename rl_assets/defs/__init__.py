@@ -1,0 +1,1 @@
+"""Experiments, as YAML: a folder each, with `defs.yaml` and its rubric."""

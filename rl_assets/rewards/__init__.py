@@ -1,0 +1,1 @@
+"""Rewards: verification, rubric, judges and their verdicts, aggregation, advantages."""

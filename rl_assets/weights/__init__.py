@@ -1,0 +1,1 @@
+"""Weights: how a step's rewards become the next policy."""
