@@ -1,24 +1,21 @@
-.PHONY: setup demo test fast dev bench clean
+.PHONY: demo test fast dev bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
 
-setup: $(STAMP)
+# The installed extras: `ui` for using it, `dev` for working on it.
+.venv/.%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	touch $@
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $(STAMP)
-
-demo: setup  ## train the quickstart experiment
+demo: .venv/.ui  ## train the quickstart experiment
 	$(BIN)/rl-assets train quickstart
 
-dev: setup  ## Dagster's web UI on the same state
+dev: .venv/.ui  ## Dagster's web UI on the same state
 	$(BIN)/rl-assets dev
 
-fast: setup  ## format, lint, types, layers, and the tests that take no processes
+fast: .venv/.dev  ## format, lint, types, layers, and the tests that take no processes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -28,7 +25,7 @@ fast: setup  ## format, lint, types, layers, and the tests that take no processe
 test: fast  ## everything
 	$(BIN)/pytest -n 2 -m slow
 
-bench: setup  ## figures as JSON lines
+bench: .venv/.dev  ## figures as JSON lines
 	$(BIN)/python -m bench
 
 clean:
