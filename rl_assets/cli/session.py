@@ -16,7 +16,7 @@ from rl_assets.graph.build import build_experiment, train_job
 from rl_assets.graph.event_log import asset_key, unobserved
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.project import Project, open_instance
-from rl_assets.graph.runs import active_runs, fail_dead_runs, process_tags, set_pool_limit
+from rl_assets.graph.runs import fail_dead_runs, process_tags, running_runs, set_pool_limit
 
 POLL_S = 1.0
 """Seconds between looks at runs that are waited for."""
@@ -68,13 +68,15 @@ class Session:
         while True:
             self.lab.lock.acquire()
             fail_dead_runs(self.instance, self.experiment.name)
-            runs = active_runs(self.instance, self.experiment.name)
+            runs = running_runs(self.instance, self.experiment.name)
             if not runs:
                 return
-            # A run that the daemon started waits for the lock itself, so it is let go while waiting.
+            # A run that the daemon started waits for the lock itself, so it is let go while waiting. Queued runs are not
+            # waited for: there may be no daemon, and one that starts later waits for the lock.
             self.lab.lock.release(force=True)
             if not said:
-                print(f"waiting for run {runs[0].run_id} of {self.experiment.name} ({len(runs)} active)", file=sys.stderr)
+                name = self.experiment.name
+                print(f"waiting for run {runs[0].run_id} of {name}; cancel it in the web UI if it is gone", file=sys.stderr)
                 said = True
             time.sleep(POLL_S)
 

@@ -15,6 +15,7 @@ from dagster._core.definitions.data_version import (
     DATA_VERSION_IS_USER_PROVIDED_TAG,
     DATA_VERSION_TAG,
 )
+from filelock import Timeout
 
 from rl_assets.core.digest import short
 from rl_assets.core.errors import MissingInput, Refused, RlAssetsError
@@ -177,7 +178,7 @@ def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefi
             ],
         )
 
-    @step_asset("weights", "The policy after a step's update, under the digest of its files.", [])
+    @step_asset("weights", "The policy after a step's update, under the digest of its files.", ["on_policy"])
     def weights(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         lab = _lab(context, key)
         step = int(context.partition_key)
@@ -210,6 +211,16 @@ def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefi
                 **metadata.provenance(inputs),
                 **metadata.work(before, lab.tally.snapshot()),
             },
+            check_results=[
+                dg.AssetCheckResult(
+                    check_name="on_policy",
+                    passed=not update.off_policy,
+                    severity=dg.AssetCheckSeverity.WARN,
+                    description="trained on trials sampled from other weights than those updated"
+                    if update.off_policy
+                    else "trained on trials sampled from the weights updated",
+                )
+            ],
         )
 
     return [worlds, verifiers, policy, rubric, trajectories, rewards, weights]
@@ -245,10 +256,15 @@ def plain_failures() -> Iterator[None]:
 def working(context: dg.AssetExecutionContext, lab: Lab) -> Iterator[None]:
     """Hold the experiment's lock while working on a step, and say in the run's tags which process does."""
     tag_run_with_process(context.instance, context.run, lab.experiment.name)
-    if not lab.lock.is_locked:
-        context.log.debug(f"waiting for {lab.lock.lock_file}")
-    with lab.lock:
+    try:
+        lab.lock.acquire(blocking=False)
+    except Timeout:
+        context.log.info(f"another process works on {lab.experiment.name}; waiting for {lab.lock.lock_file}")
+        lab.lock.acquire()
+    try:
         yield
+    finally:
+        lab.lock.release()
 
 
 def read_inputs(context: dg.AssetExecutionContext, lab: Lab, asset: str, step: int) -> Inputs:
@@ -314,12 +330,24 @@ def observe_again_if_moved(
 
 
 def refuse_mixed_chain(instance: dg.DagsterInstance, lab: Lab, step: int) -> None:
-    """Refuse to train on a policy whose own update is missing or stale, so that no chain mixes two rubrics."""
+    """Refuse an update that would mix two rubrics or two verifiers.
+
+    So it does when the step's rewards were made under others than this update reads, or when the weights that it would
+    build on are missing or stale. By induction no chain is ever mixed.
+    """
+    experiment = lab.experiment
+    steps = [step - 1, step] if step else [step]
+    made, current = read_log(instance, experiment.name, lab.lineage, steps)
+    plan = make_plan(lab.lineage, made, current, experiment.code_versions(), {}, steps)
+    key = step_key(step)
+    moved = [str(cause) for cause in plan.states["rewards"][key].causes if cause.asset in ("rubric", "verifiers")]
+    if moved:
+        raise Refused(
+            f"{experiment.name}/{name_of('rewards', key)} were made under another rubric or verifier ({'; '.join(moved)}):"
+            f" make them again first, together with the weights, or run `rl-assets rejudge {experiment.name}`"
+        )
     if step == 0:
         return
-    experiment = lab.experiment
-    made, current = read_log(instance, experiment.name, lab.lineage, [step - 1])
-    plan = make_plan(lab.lineage, made, current, experiment.code_versions(), {}, [step - 1])
     before = plan.states["weights"][step_key(step - 1)]
     if before.state is not State.FRESH:
         why = "; ".join(str(cause) for cause in before.causes) or "it was never made"

@@ -41,4 +41,5 @@ def _checks_made_with_assets(experiment: str) -> dg.AssetSelection:
         dg.AssetCheckKey(asset_key(experiment, "trajectories"), "failed_share"),
         dg.AssetCheckKey(asset_key(experiment, "rewards"), "unscored_share"),
         dg.AssetCheckKey(asset_key(experiment, "rewards"), "zero_variance_groups"),
+        dg.AssetCheckKey(asset_key(experiment, "weights"), "on_policy"),
     )

@@ -64,6 +64,14 @@ def latest_versions(
     return {partition: found[DATA_VERSION_TAG] for partition, found in tags.items()}
 
 
+def latest_storage_id(instance: dg.DagsterInstance, experiment: str, asset: str, partition: str) -> int | None:
+    """The storage id of a partition's latest materialization."""
+    ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        asset_key(experiment, asset), DagsterEventType.ASSET_MATERIALIZATION, {partition}
+    )
+    return ids.get(partition)
+
+
 def latest_made(
     instance: dg.DagsterInstance, experiment: str, asset: str, partitions: Iterable[str] | None = None
 ) -> dict[str, Made]:

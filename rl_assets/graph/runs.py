@@ -39,6 +39,11 @@ def concerns(run: dg.DagsterRun, experiment: str) -> bool:
     return any(key.path[0] == experiment for key in run.asset_selection or ())
 
 
+def running_runs(instance: dg.DagsterInstance, experiment: str) -> list[dg.DagsterRun]:
+    """The runs of an experiment that have started, oldest first."""
+    return [run for run in active_runs(instance, experiment) if run.status is not dg.DagsterRunStatus.QUEUED]
+
+
 def active_runs(instance: dg.DagsterInstance, experiment: str) -> list[dg.DagsterRun]:
     """The queued and running runs of an experiment, oldest first."""
     statuses = [dg.DagsterRunStatus.QUEUED, *IN_PROGRESS_RUN_STATUSES]
@@ -53,9 +58,9 @@ def fail_dead_runs(instance: dg.DagsterInstance, experiment: str) -> list[str]:
     Such a run would stay "started" for ever and block the queue of its pool.
     """
     failed = []
-    for run in active_runs(instance, experiment):
+    for run in running_runs(instance, experiment):
         tags = run.tags
-        if run.status is dg.DagsterRunStatus.QUEUED or tags.get(HOST_TAG) != host() or PROCESS_TAG not in tags:
+        if tags.get(HOST_TAG) != host() or PROCESS_TAG not in tags:
             continue
         if process_alive(int(tags[PROCESS_TAG]), float(tags[STARTED_TAG])):
             continue

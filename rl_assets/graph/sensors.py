@@ -7,7 +7,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG
 from rl_assets.core.digest import digest
 from rl_assets.core.errors import RlAssetsError
 from rl_assets.graph.assets import pool_name
-from rl_assets.graph.event_log import asset_key, unobserved
+from rl_assets.graph.event_log import asset_key, latest_storage_id, unobserved
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from rl_assets.graph.plan import State
@@ -37,14 +37,16 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
             found = {"rubric": {"": lab.keep_rubric().digest}}
         except RlAssetsError as error:
             return dg.SkipReason(str(error))
-        events = unobserved(context.instance, name, found)
-        for event in events:
+        for event in unobserved(context.instance, name, found):
             context.instance.report_runless_asset_event(event)
+        seen = dict(zip(("event", "summary"), (context.cursor or "").split(" "), strict=False))
+        latest = str(context.instance.event_log_storage.get_maximum_record_id())
+        if latest == seen.get("event"):
+            return dg.SkipReason("nothing happened")
         evaluations = up_to_date_evaluations(lab, plan_of(context.instance, lab))
         summary = digest("up to date", 1, [evaluation.description or "" for evaluation in evaluations])
-        if summary == context.cursor:
-            return dg.SkipReason("the rubric and the state of all steps are as they were")
-        return dg.SensorResult(asset_events=evaluations, cursor=summary)
+        news = evaluations if summary != seen.get("summary") else []
+        return dg.SensorResult(asset_events=news, cursor=f"{latest} {summary}")
 
     @dg.sensor(
         name=f"{name}_report_unreported",
@@ -102,7 +104,11 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
             first = next((asset for asset in STEP_ASSETS if plan.state(asset, key) is State.STALE), None)
             if first is not None:
                 selection = [asset_key(name, asset) for asset in STEP_ASSETS[STEP_ASSETS.index(first) :]]
-                return dg.RunRequest(partition_key=key, asset_selection=selection)
+                # The same staleness of the same version is asked for once: a step that fails is left to a person.
+                causes = [[cause.asset, cause.partition, cause.now] for cause in plan.states[first][key].causes]
+                made = latest_storage_id(context.instance, name, first, key)
+                run_key = digest("rerun", 1, [key, first, made, causes])
+                return dg.RunRequest(run_key=run_key, partition_key=key, asset_selection=selection)
         return dg.SkipReason("no step is stale")
 
     return [watch_rubric, report_unreported, fail_dead, stop_after_failure, rerun_stale]
