@@ -21,6 +21,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 ExperimentArgument = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The experiment's name: its folder under defs/.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 SetOption = Annotated[
@@ -164,11 +167,13 @@ def main() -> None:
     except click.ClickException as error:
         _fail(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted; what was recorded is kept, and the same command goes on from there", 130)
+        code = INTERRUPTED
     except UsageError as error:
         _fail(str(error), 2)
     except RlAssetsError as error:
         _fail(str(error), 1)
+    if code == INTERRUPTED:  # how typer returns from a KeyboardInterrupt
+        _fail("interrupted; what was recorded is kept, and the same command goes on from there", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -114,8 +114,15 @@ class Session:
             **arguments,
         )
         if not result.success:
+            if _was_interrupted(result):
+                raise KeyboardInterrupt
             reason = _reason(result)
             raise RunFailed(f"{what} failed: {reason} (run {result.run_id}; `rl-assets dev` shows it)")
+
+
+def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    return any(error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures)
 
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from functools import lru_cache
+from pathlib import Path
 
 import psutil
 
@@ -24,17 +25,22 @@ LEASE_S = 30.0
 """Seconds a lease holds after it was last renewed. On the owner's own machine a dead process is seen at once."""
 
 
+SAME_START_S = 5.0
+"""Start times of one process may be read this much apart, as they follow the clock's corrections."""
+
+
 @lru_cache(maxsize=1)
 def host() -> str:
     """This machine's name, with the boot in it, so that process numbers of an earlier boot are not taken for ours."""
-    return f"{socket.gethostname()}/{int(psutil.boot_time())}"
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else ''}"
 
 
 def process_alive(pid: int, started_at: float) -> bool:
     """Whether the very process with this number and start time (seconds since the epoch) runs on this machine."""
     try:
         process = psutil.Process(pid)
-        return abs(process.create_time() - started_at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        return abs(process.create_time() - started_at) < SAME_START_S and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
