@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from filelock import Timeout
 
 from rl_assets.core.errors import RlAssetsError
 from rl_assets.graph.assets import pool_name
@@ -55,6 +56,7 @@ class Session:
         self.lab.worlds()  # sources that are not right are said before anything is changed
         self._wait_for_the_lock()
         try:
+            self.lab.journal.owner.start()  # before anything is written, so that what a crash leaves half-written is swept
             set_pool_limit(self.instance, pool_name(self.experiment.name))
             for event in unobserved(self.instance, self.experiment.name, self.lab.found()):
                 self.instance.report_runless_asset_event(event)
@@ -64,20 +66,28 @@ class Session:
             self.lab.close()
 
     def _wait_for_the_lock(self) -> None:
-        said = False
+        name, lock = self.experiment.name, self.lab.lock
+        said: set[str] = set()
+
+        def say(message: str) -> None:
+            if message not in said:
+                said.add(message)
+                print(message, file=sys.stderr)
+
         while True:
-            self.lab.lock.acquire()
-            fail_dead_runs(self.instance, self.experiment.name)
-            runs = running_runs(self.instance, self.experiment.name)
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                say(f"another process works on {name}; waiting for it to end")
+                lock.acquire()
+            fail_dead_runs(self.instance, name)
+            runs = running_runs(self.instance, name)
             if not runs:
                 return
             # A run that the daemon started waits for the lock itself, so it is let go while waiting. Queued runs are not
             # waited for: there may be no daemon, and one that starts later waits for the lock.
-            self.lab.lock.release(force=True)
-            if not said:
-                name = self.experiment.name
-                print(f"waiting for run {runs[0].run_id} of {name}; cancel it in the web UI if it is gone", file=sys.stderr)
-                said = True
+            lock.release(force=True)
+            say(f"waiting for run {runs[0].run_id} of {name}; cancel it in the web UI if it is gone")
             time.sleep(POLL_S)
 
     def run_step(self, key: str, assets: tuple[str, ...]) -> None:

@@ -102,7 +102,9 @@ class Lab:
     def keep_rubric(self) -> Rubric:
         """The rubric as it is on disk now; a copy goes to the store, to tell changes by."""
         rubric = self.experiment.rubric()
-        self.store.put_new(_rubric_path(rubric.digest), rubric.model_dump_json().encode())
+        path = _rubric_path(rubric.digest)
+        if self.store.get(path) is None:
+            self.store.put_new(path, rubric.model_dump_json().encode())
         return rubric
 
     def rubric_kept(self, digest: str) -> Rubric | None:

@@ -7,6 +7,7 @@ in a message of its own.
 
 import asyncio
 import json
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from rl_assets.core.digest import digest
@@ -37,7 +38,7 @@ class JudgeRequest(Frozen):
     messages: tuple[Message, ...]
     judge: JudgeSettings
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The digest of the request."""
         return digest("verdict", 1, {"messages": self.messages, "judge": self.judge.model_dump()})
