@@ -1,5 +1,4 @@
-"""
-Agentic RL as a Dagster asset graph.
+"""Agentic RL as a Dagster asset graph.
 
 The public names are loaded on first use, so that importing a room such as `rl_assets.store` does not import Dagster.
 """

@@ -13,8 +13,7 @@ from rl_assets.graph.runs import set_pool_limit
 
 
 def dev(project: Project, arguments: list[str]) -> None:
-    """
-    Become `dg dev`, with the home's instance and the pools limited; returns only by raising.
+    """Become `dg dev`, with the home's instance and the pools limited; returns only by raising.
 
     Raises:
         UsageError: dg is not installed.

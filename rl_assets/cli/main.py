@@ -6,16 +6,15 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
+from typer.exceptions import TyperException
 
 from rl_assets.core.errors import RlAssetsError, UsageError
 
 app = typer.Typer(
     name="rl-assets",
     help="Agentic RL as a Dagster asset graph.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -89,9 +88,8 @@ def rejudge(
     from rl_assets.graph.project import parse_overrides  # noqa: PLC0415
 
     session = Session(experiment, parse_overrides(settings or []))
-    if rubric is not None:
-        command.replace_rubric(session, command.rubric_text(rubric))
-    report = command.rejudge(session, on_policy, retry_failed, _err())
+    text = None if rubric is None else command.rubric_text(rubric)
+    report = command.rejudge(session, text, on_policy, retry_failed, _err())
     _print_json(report.as_json()) if as_json else report.show(_out())
 
 
@@ -163,10 +161,10 @@ def main() -> None:
     """Run the command; exit 0 when done, 1 when it failed, 2 when what was asked for is wrong."""
     warnings.filterwarnings("ignore", module="dagster")
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except TyperException as error:
         _fail(error.format_message(), 2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except UsageError as error:
         _fail(str(error), 2)

@@ -91,8 +91,7 @@ class Session:
             time.sleep(POLL_S)
 
     def run_step(self, key: str, assets: tuple[str, ...]) -> None:
-        """
-        Make a step's assets in a Dagster run in this process.
+        """Make a step's assets in a Dagster run in this process.
 
         Raises:
             RunFailed: it failed; one line that says why and where to look.

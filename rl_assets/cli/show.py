@@ -14,8 +14,7 @@ MAX_CHARACTERS = 600
 
 
 def find_trial(lab: Lab, wanted: str) -> tuple[Trial, Reward | None]:
-    """
-    A trial by its id (`0001/world_0/0000`, or `1/world_0/0`) or key, and its reward if it was scored.
+    """A trial by its id (`0001/world_0/0000`, or `1/world_0/0`) or key, and its reward if it was scored.
 
     Raises:
         UsageError: there is none.

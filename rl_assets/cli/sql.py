@@ -17,16 +17,19 @@ from rl_assets.store.views import VIEWS, open_views
 
 
 def query(project: Project, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """
-    Column names and rows.
+    """Column names and rows.
 
     Raises:
-        UsageError: DuckDB refuses the statement.
+        UsageError: the statement is not one SELECT, or DuckDB refuses it.
     """
     home = project.home
     connection = open_views(ObjectStore(home.store_url, home.store_sync), home.cache, SCHEMAS)
     try:
-        result = connection.execute(statement)
+        statements = connection.extract_statements(statement)
+        # DuckDB may write where it may read, so what may be asked is limited to questions.
+        if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
+            raise UsageError("sql answers one SELECT statement, and this is not one")
+        result = connection.execute(statements[0])
         return [column[0] for column in result.description or []], result.fetchall()
     except duckdb.Error as error:
         views = ", ".join([*VIEWS, "steps"])

@@ -19,8 +19,7 @@ from rl_assets.trajectories.trial import Trial
 
 
 def train(session: Session, steps: int | None, retry_failed: bool, console: Console) -> Report:
-    """
-    Bring steps 0 to `steps` - 1 (all by default) up to date, on policy; what is recorded is replayed.
+    """Bring steps 0 to `steps` - 1 (all by default) up to date, on policy; what is recorded is replayed.
 
     Raises:
         UsageError: the experiment has fewer steps.
@@ -35,19 +34,23 @@ def train(session: Session, steps: int | None, retry_failed: bool, console: Cons
     return _bring_up_to_date(session, list(range(steps or total)), True, retry_failed, console)
 
 
-def rejudge(session: Session, on_policy: bool, retry_failed: bool, console: Console) -> Report:
-    """
-    Score the steps that were sampled again and train the chain again; with `on_policy`, sample stale ones again too.
+def rejudge(session: Session, rubric: str | None, on_policy: bool, retry_failed: bool, console: Console) -> Report:
+    """Score the steps that were sampled again and train the chain again; with `on_policy`, sample stale ones again too.
+
+    `rubric` is the text of a rubric to put in the place of the experiment's, once nothing speaks against the work.
 
     Raises:
         UsageError: nothing was sampled yet.
         RunFailed: a step failed.
     """
+    session.lab.worlds()
     keys = [step_key(step) for step in range(session.lab.lineage.steps)]
     sampled = plan_of(session.instance, session.lab).states["trajectories"]
     steps = [step for step, key in enumerate(keys) if sampled[key].state is not State.MISSING]
     if not steps:
         raise UsageError(f"{session.experiment.name} has no trials to judge yet: rl-assets train {session.experiment.name}")
+    if rubric is not None:
+        replace_rubric(session, rubric)
     return _bring_up_to_date(session, steps, on_policy, retry_failed, console)
 
 

@@ -1,5 +1,4 @@
-"""
-Digests: names for results, made of exactly what can change them.
+"""Digests: names for results, made of exactly what can change them.
 
 A digest is the SHA-256 of a canonical JSON text, so the order of keys, the machine and the process do not matter.
 Floats are written in their shortest exact form and must be finite.
@@ -15,8 +14,7 @@ SHORT = 12
 
 
 def canonical_json(value: Any) -> str:
-    """
-    The one JSON text of a value built of dicts, lists, strings, numbers, booleans and None.
+    """The one JSON text of a value built of dicts, lists, strings, numbers, booleans and None.
 
     Raises:
         ValueError: a float is not finite.
@@ -31,8 +29,7 @@ def digest_bytes(data: bytes) -> str:
 
 
 def digest(kind: str, semantics: int, content: Any) -> str:
-    """
-    The digest of a result.
+    """The digest of a result.
 
     Args:
         kind: what is named, such as "trial"; two kinds never share a digest.

@@ -1,5 +1,4 @@
-"""
-Every error that rl_assets raises on purpose, each one line that says what, where, and what to do.
+"""Every error that rl_assets raises on purpose, each one line that says what, where, and what to do.
 
 RlAssetsError
 ├── UsageError                what a person wrote is wrong: exit code 2, nothing was changed

@@ -11,8 +11,7 @@ SYNC_VARIABLE = "RL_ASSETS_STORE_SYNC"
 
 @dataclass(frozen=True)
 class Home:
-    """
-    The folder that holds everything a project makes.
+    """The folder that holds everything a project makes.
 
     `store_url` may point elsewhere, to an object store; locks stay on this machine.
     """

@@ -18,7 +18,7 @@ class Frozen(BaseModel):
 def first_problem(error: ValidationError) -> str:
     """The first thing wrong with some settings, as `field: what`, in one line."""
     problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"]) or "the document"
+    where = " ".join(".".join(str(part) for part in problem["loc"]).split()) or "the document"
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown key"
     message = str(problem["msg"]).removeprefix("Value error, ")
@@ -29,8 +29,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 def parse_settings(model: type[Model], data: Any, source: str) -> Model:
-    """
-    Validate settings that a person wrote.
+    """Validate settings that a person wrote.
 
     Raises:
         ConfigError: one line naming the file and the first field that is wrong.

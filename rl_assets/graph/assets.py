@@ -1,5 +1,4 @@
-"""
-The assets of one experiment. Each is thin: take the lab, read the inputs, call one method, say what came of it.
+"""The assets of one experiment. Each is thin: take the lab, read the inputs, call one method, say what came of it.
 
 Values go to the store first, then observations to Dagster's log, then the materialization, so that a crash leaves work
 visibly unfinished and never wrongly fresh.
@@ -268,8 +267,7 @@ def working(context: dg.AssetExecutionContext, lab: Lab) -> Iterator[None]:
 
 
 def read_inputs(context: dg.AssetExecutionContext, lab: Lab, asset: str, step: int) -> Inputs:
-    """
-    The versions that Dagster records as this step's inputs; what is read is exactly what is recorded.
+    """The versions that Dagster records as this step's inputs; what is read is exactly what is recorded.
 
     Dagster fetches input versions when a step starts. If one has moved since, while the step waited for the lock, the step
     starts again.
@@ -312,8 +310,7 @@ def require(lab: Lab, inputs: Inputs, asset: str, step: int) -> None:
 def observe_again_if_moved(
     context: dg.AssetExecutionContext, lab: Lab, inputs: Inputs, found: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """
-    When files say otherwise than the latest observation, observe them and start the step again.
+    """When files say otherwise than the latest observation, observe them and start the step again.
 
     Dagster fetched the versions before the step could look at the files. Without this, data of the new files would be
     recorded as made from the old ones.

@@ -1,5 +1,4 @@
-"""
-What happens by itself when the rubric changes.
+"""What happens by itself when the rubric changes.
 
 The condition asks for a step of an asset when the rubric's data version changed since the step was last asked for, unless
 the step was never made or is being made. Without the `since`, a change that comes while steps are being made again is lost

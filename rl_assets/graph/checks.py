@@ -1,5 +1,4 @@
-"""
-The `up_to_date` checks, one on each step asset.
+"""The `up_to_date` checks, one on each step asset.
 
 The web UI marks a stale partition on that partition's own page only; these say at a glance how many steps are stale, and
 why. They warn and never block.

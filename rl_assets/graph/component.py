@@ -28,8 +28,7 @@ def templated(model: type[BaseModel]) -> type[BaseModel]:
 
 @dg.scaffold_with(ExperimentScaffolder)
 class AgenticRL(dg.Component):
-    """
-    An agentic RL experiment: worlds, trajectories, rewards and weights as partitioned assets.
+    """An agentic RL experiment: worlds, trajectories, rewards and weights as partitioned assets.
 
     The experiment's name is the name of its folder.
     """

@@ -1,5 +1,4 @@
-"""
-Reads versions and provenance from Dagster's event log, in bulk, and writes observations to it.
+"""Reads versions and provenance from Dagster's event log, in bulk, and writes observations to it.
 
 Dagster's log is the truth for what is current and what it was made from; the store is the truth for values.
 """
@@ -36,8 +35,7 @@ def latest_versions(
     partitions: Sequence[str] | None = None,
     until: int | None = None,
 ) -> dict[str, str]:
-    """
-    The latest data version of each partition that has one.
+    """The latest data version of each partition that has one.
 
     Args:
         instance: Dagster's.

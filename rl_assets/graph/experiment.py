@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rl_assets.core.digest import digest, short
 from rl_assets.core.errors import ConfigError
-from rl_assets.core.model import Frozen
+from rl_assets.core.model import Frozen, parse_settings
 from rl_assets.rewards.rubric import SEMANTICS as RUBRIC_SEMANTICS
 from rl_assets.rewards.rubric import Rubric, load_rubric
 from rl_assets.rewards.settings import Judging
@@ -51,8 +51,7 @@ class ExperimentSettings(Frozen):
 
 
 def experiment_name(folder: Path) -> str:
-    """
-    The name of an experiment, from its folder.
+    """The name of an experiment, from its folder.
 
     Raises:
         ConfigError: it cannot be part of asset keys and job names.
@@ -74,8 +73,8 @@ class Experiment:
     """The project's root; `worlds.source` is relative to it."""
 
     def with_faults(self, **faults: object) -> "Experiment":
-        """The same experiment, with more made to go wrong."""
-        merged = Faults.model_validate(self.settings.faults.model_dump() | faults)
+        """The same experiment, with more made to go wrong; ConfigError when a value is out of bounds."""
+        merged = parse_settings(Faults, self.settings.faults.model_dump() | faults, "faults")
         return replace(self, settings=self.settings.model_copy(update={"faults": merged}))
 
     @property

@@ -77,8 +77,7 @@ class Lab:
         return TableRef(self.experiment.name, asset, step_key(step))
 
     def found(self) -> dict[str, dict[str, str]]:
-        """
-        Data versions of what is observed, as the files and the store have it now: rubric, verifiers, policy.
+        """Data versions of what is observed, as the files and the store have it now: rubric, verifiers, policy.
 
         Raises:
             ConfigError: a file is not right.
@@ -120,8 +119,7 @@ class Lab:
         return world
 
     def sample(self, step: int, worlds: Mapping[str, str], policy: str) -> tuple[str, list[Trial]]:
-        """
-        Run a step's trials and keep them; each is judged as soon as it ends, so that scoring waits for no straggler.
+        """Run a step's trials and keep them; each is judged as soon as it ends, so that scoring waits for no straggler.
 
         Args:
             step: the training step.
@@ -186,8 +184,7 @@ class Lab:
     def score(
         self, step: int, trials: Sequence[Trial], rubric: Rubric, worlds: Mapping[str, World]
     ) -> tuple[str, list[Reward]]:
-        """
-        Score a step's trials and keep the rewards; verdicts that are recorded are not asked for again.
+        """Score a step's trials and keep the rewards; verdicts that are recorded are not asked for again.
 
         Args:
             step: the training step.
@@ -225,7 +222,6 @@ class Lab:
             rubric=rubric,
             judge=build_judge(rubric.judge, settings.judging.latency_s),
             verifiers=verifiers,
-            max_turns=settings.rollouts.max_turns,
             journal=self.journal,
             tally=self.tally,
             settings=settings.judging,
@@ -234,8 +230,7 @@ class Lab:
         )
 
     def learn(self, step: int, rewards: Sequence[Reward], policy: str, rubric_digest: str) -> Update:
-        """
-        Update the policy by a step's rewards and keep the new weights.
+        """Update the policy by a step's rewards and keep the new weights.
 
         Raises:
             UpdateRefused: the trainer, or the experiment's faults, refuse.

@@ -1,5 +1,4 @@
-"""
-The graph as data: which partitions exist, and which partitions each one is made from.
+"""The graph as data: which partitions exist, and which partitions each one is made from.
 
 Dagster's partition mappings and the bulk plan are both built from these functions, so they cannot disagree. Data flows
 

@@ -1,5 +1,4 @@
-"""
-What is fresh, stale or missing, and why: one bulk function for status, checks and sensors.
+"""What is fresh, stale or missing, and why: one bulk function for status, checks and sensors.
 
 Dagster's own resolver answers the same question partition by partition, which takes a minute at a thousand steps, and it
 stops looking through an edge with a hundred or more upstream partitions. The tests hold this against it.
@@ -96,8 +95,7 @@ def make_plan(
     world_digests: Mapping[str, str],
     steps: Iterable[int] | None = None,
 ) -> Plan:
-    """
-    The state of worlds and of the given steps (all by default).
+    """The state of worlds and of the given steps (all by default).
 
     Args:
         lineage: partitions and edges.

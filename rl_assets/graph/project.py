@@ -1,5 +1,6 @@
 """Finds the project one stands in, its experiments, and Dagster's instance for it."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 import dagster as dg
 import yaml
 from dagster.components.resolved.context import ResolutionContext
+from filelock import FileLock
 
 from rl_assets.core.errors import ConfigError, UsageError
 from rl_assets.core.home import Home
@@ -18,6 +20,9 @@ from rl_assets.rewards.rubric import load_yaml
 
 COMPONENT_TYPES = ("rl_assets.AgenticRL", "rl_assets.graph.component.AgenticRL")
 """How `defs.yaml` may name the component."""
+
+_TYPE_LINE = re.compile(rf"^type:\s*[\"']?({'|'.join(map(re.escape, COMPONENT_TYPES))})[\"']?\s*(#.*)?$", re.MULTILINE)
+"""A search of the text, so that a file that is not valid YAML is found, and complained of, all the same."""
 
 DAGSTER_YAML = """\
 # Written by rl-assets. Each experiment's steps run one at a time, in order: its pool is limited to 1.
@@ -43,8 +48,7 @@ class Project:
 
     @classmethod
     def find(cls, start: Path) -> "Project":
-        """
-        The project that a folder lies in.
+        """The project that a folder lies in.
 
         Raises:
             UsageError: there is none, or its definitions are not where its settings say.
@@ -64,13 +68,13 @@ class Project:
         """The experiments' folders by name, sorted."""
         folders = {}
         for path in sorted(self.defs_folder.rglob("defs.yaml")):
-            if any(f"type: {name}\n" in path.read_text(encoding="utf-8", errors="replace") + "\n" for name in COMPONENT_TYPES):
+            hidden = any(part.startswith(".") for part in path.relative_to(self.defs_folder).parts)
+            if not hidden and _TYPE_LINE.search(path.read_text(encoding="utf-8", errors="replace")):
                 folders[path.parent.name] = path.parent
         return folders
 
     def experiment(self, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
-        """
-        An experiment by name.
+        """An experiment by name.
 
         Args:
             name: its folder's name.
@@ -93,8 +97,7 @@ class Project:
 
 
 def read_attributes(path: Path) -> dict[str, Any]:
-    """
-    The attributes in a `defs.yaml`, with templates resolved.
+    """The attributes in a `defs.yaml`, with templates resolved.
 
     Raises:
         ConfigError: the file is not right.
@@ -124,8 +127,7 @@ def set_field(attributes: dict[str, Any], field: str, value: Any) -> None:
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:
-    """
-    `key=value` pairs; values are YAML, so numbers, lists and true are what they look like.
+    """`key=value` pairs; values are YAML, so numbers, lists and true are what they look like.
 
     Raises:
         UsageError: a pair has no `=` or its value is not YAML.
@@ -145,10 +147,17 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
 def open_instance(home: Home) -> dg.DagsterInstance:
     """Dagster's instance for a home, made with the settings that the loop needs when it is not there yet."""
     folder = home.dagster
-    if not (folder / "dagster.yaml").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
-    return dg.DagsterInstance.from_config(str(folder))
+    home.locks.mkdir(parents=True, exist_ok=True)
+    # Two processes that made the databases at once would get in each other's way.
+    with FileLock(home.locks / "instance.lock"):
+        if not (folder / "dagster.yaml").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = folder / "dagster.yaml.partial"
+            partial.write_text(DAGSTER_YAML, encoding="utf-8")
+            partial.replace(folder / "dagster.yaml")
+        instance = dg.DagsterInstance.from_config(str(folder))
+        instance.event_log_storage.get_maximum_record_id()  # opens, and so makes, what is opened lazily
+        return instance
 
 
 def _dg_settings(folder: Path) -> dict[str, Any] | None:

@@ -52,8 +52,7 @@ def active_runs(instance: dg.DagsterInstance, experiment: str) -> list[dg.Dagste
 
 
 def fail_dead_runs(instance: dg.DagsterInstance, experiment: str) -> list[str]:
-    """
-    Mark as failed the running runs whose process is gone from this machine; their ids.
+    """Mark as failed the running runs whose process is gone from this machine; their ids.
 
     Such a run would stay "started" for ever and block the queue of its pool.
     """

@@ -11,8 +11,7 @@ NO_SIGNAL = 1e-6
 
 
 def group_advantages(rewards: Sequence[float | None]) -> list[float | None]:
-    """
-    The advantage of each trial of a group: (reward - mean) / (sample standard deviation + 1e-4).
+    """The advantage of each trial of a group: (reward - mean) / (sample standard deviation + 1e-4).
 
     From "DeepSeekMath" (GRPO), with the sample standard deviation that TRL uses. Unscored trials (None) take no part. In a
     group without signal, which a group of one is, every advantage is None: it is left out of training, not trained on 0.

@@ -1,5 +1,4 @@
-"""
-Judges: what is asked of them, what they answer, and the simulated one.
+"""Judges: what is asked of them, what they answer, and the simulated one.
 
 A request is made of messages as a chat model takes them. What a trial produced is untrusted: it is quoted as JSON, as data,
 in a message of its own.
@@ -58,24 +57,21 @@ class Judge(Protocol):
     """Answers requests."""
 
     async def ask(self, messages: tuple[Message, ...]) -> JudgeAnswer:
-        """
-        One answer.
+        """One answer.
 
         Raises:
             InfrastructureError: there was none; nothing was paid.
         """
 
 
-def render(
-    criterion: Criterion, judge: JudgeSettings, trial: Trial, verification: Verification, max_turns: int
-) -> JudgeRequest:
+def render(criterion: Criterion, judge: JudgeSettings, trial: Trial, verification: Verification) -> JudgeRequest:
     """What a judge is sent about one criterion of one trial."""
     evidence: dict[str, object] = {}
     for kind in sorted(set(criterion.evidence)):
         match kind:
             case Evidence.TRANSCRIPT:
                 turns = [{"tool": turn.tool, "argument": turn.argument, "output": _cut(turn.output)} for turn in trial.turns]
-                evidence["transcript"] = {"max_turns": max_turns, "turns": turns}
+                evidence["transcript"] = turns
             case Evidence.ANSWER:
                 evidence["answer"] = trial.files.get(ANSWER_FILE)
             case Evidence.FILES:
@@ -98,8 +94,7 @@ def _cut(text: str) -> str:
 
 
 class SimulatedJudge:
-    """
-    Stands in for a model: deterministic, free, as slow as wanted.
+    """Stands in for a model: deterministic, free, as slow as wanted.
 
     It likes few turns, a verified answer, and no file left but the answer, as far as the evidence shows them. How strict it
     is depends on the question's wording, as with a model: each wording takes off its own share of up to a tenth.
@@ -117,9 +112,9 @@ class SimulatedJudge:
         score = 1.0
         reasons = []
         if "transcript" in evidence:
-            n_turns, max_turns = len(evidence["transcript"]["turns"]), evidence["transcript"]["max_turns"]
-            score *= 1.0 - max(0, n_turns - 2) / max(1, max_turns - 2)
-            reasons.append(f"{n_turns} of {max_turns} turns")
+            n_turns = len(evidence["transcript"])
+            score *= 2 / max(2, n_turns)  # a document and an answer are the fewest turns that can do
+            reasons.append(f"{n_turns} turns")
         if "verifier" in evidence:
             score *= evidence["verifier"]["score"]
             reasons.append(f"verified at {evidence['verifier']['score']:g}")

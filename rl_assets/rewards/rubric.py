@@ -33,7 +33,7 @@ class Criterion(Frozen):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     """How people call it; it changes no score."""
-    weight: float
+    weight: float = Field(ge=-1e6, le=1e6)
     source: Literal["judge", "verifier"]
     question: str = ""
     """What the judge is asked, to be answered with a score from 0 to 1."""
@@ -86,8 +86,7 @@ class Rubric(Frozen):
 
 
 def load_rubric(path: Path) -> Rubric:
-    """
-    Read a rubric file.
+    """Read a rubric file.
 
     Raises:
         ConfigError: it is missing, is no YAML, or breaks a rule; names the file and the field.

@@ -1,5 +1,4 @@
-"""
-Scores trials: verification, verdicts, the weighted sum, the advantage.
+"""Scores trials: verification, verdicts, the weighted sum, the advantage.
 
 A trial of which a part is missing is *unscored*: its reward is None, not 0, and it takes no part in its group.
 """
@@ -72,7 +71,6 @@ class Scorer:
     judge: Judge
     verifiers: Mapping[str, tuple[Files, str]]
     """Each world's verifier and its digest."""
-    max_turns: int
     journal: Journal
     tally: Tally
     settings: Judging = Judging()
@@ -80,6 +78,8 @@ class Scorer:
     retry_failed: bool = False
     """Whether verdicts that failed before get another go."""
     _slots: asyncio.Semaphore = field(init=False)
+    _verdicts: dict[str, Verdict] = field(init=False, default_factory=dict)
+    """Those that this scorer had already: trials that did the same pose the same request."""
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.settings.concurrency)
@@ -120,7 +120,7 @@ class Scorer:
         return score(verdict.score, verdict)
 
     async def _judge_task(self, trial: Trial, verification: Verification, criterion: Criterion) -> Verdict:
-        request = render(criterion, self.rubric.judge, trial, verification, self.max_turns)
+        request = render(criterion, self.rubric.judge, trial, verification)
         if not self.retry_failed:
             failure = await self.journal.standing_failure(VERDICT_KIND, request.key)
             if failure is not None:
@@ -129,7 +129,10 @@ class Scorer:
             try:
                 if _strikes(self.faults.dead_judge, "dead judge", request.key):
                     raise InfrastructureError("the judge did not answer (injected)")
-                verdict = await obtain_verdict(request, self.judge, self.journal, self.tally, self.settings.corrections)
+                verdict = self._verdicts.get(request.key)
+                if verdict is None:
+                    verdict = await obtain_verdict(request, self.judge, self.journal, self.tally, self.settings.corrections)
+                    self._verdicts[request.key] = verdict
                 if attempt == 0 and _strikes(self.faults.flaky_judge, "flaky judge", request.key, trial.id):
                     raise InfrastructureError("the judge task died after the answer (injected)")
                 return verdict

@@ -1,12 +1,10 @@
-"""
-Verdicts: one criterion of one trial, asked of a judge at most once, whatever happens.
+"""Verdicts: one criterion of one trial, asked of a judge at most once, whatever happens.
 
 An answer is recorded the moment it arrives, before anything else can fail. One that cannot be used is kept as an attempt,
 with its price, and asked for again with a correction.
 """
 
 import json
-import math
 import time
 
 from rl_assets.core.errors import InfrastructureError
@@ -42,29 +40,31 @@ class Unusable(ValueError):
 
 
 def parse_answer(text: str) -> tuple[float, str]:
-    """
-    The score and the reason in a judge's answer.
+    """The score and the reason in a judge's answer.
 
     Raises:
         Unusable: it is not exactly one JSON object with a score from 0 to 1 and a reason.
     """
     try:
         answer = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a ValueError without being a JSONDecodeError: a number of thousands of digits
         raise Unusable("it is not one JSON object") from None
     if not isinstance(answer, dict):
         raise Unusable("it is not one JSON object")
     score, reason = answer.get("score"), answer.get("reason")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise Unusable("the score is not a number from 0 to 1")
     if not isinstance(reason, str):
         raise Unusable("the reason is not a string")
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        raise Unusable("the reason is not valid Unicode") from None
     return float(score), reason
 
 
 async def obtain_verdict(request: JudgeRequest, judge: Judge, journal: Journal, tally: Tally, corrections: int) -> Verdict:
-    """
-    The verdict of a request: the recorded one, or the judge's.
+    """The verdict of a request: the recorded one, or the judge's.
 
     Args:
         request: what is asked.

@@ -22,8 +22,7 @@ class Verification(Frozen):
 
 
 def verify(trial: Trial, verifier: Files, verifier_digest: str) -> Verification:
-    """
-    Compare the answer that a trial left behind with the expected one.
+    """Compare the answer that a trial left behind with the expected one.
 
     White space around an answer does not count. `ignore_case = true` in task.toml's `[verifier]` does what it says.
 

@@ -1,5 +1,4 @@
-"""
-The sandbox of worlds in which nothing is executed: reads come from the sealed world, writes stay in memory.
+"""The sandbox of worlds in which nothing is executed: reads come from the sealed world, writes stay in memory.
 
 Nothing an agent does here can reach the host, as there is nothing but a dictionary to reach.
 """

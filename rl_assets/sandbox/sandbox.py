@@ -7,8 +7,7 @@ from rl_assets.worlds.world import Files
 
 
 class Sandbox(Protocol):
-    """
-    A private copy of one world for one trial.
+    """A private copy of one world for one trial.
 
     Raises, from any method:
         SandboxDied: it is gone; nothing it was asked for happened.
@@ -18,8 +17,7 @@ class Sandbox(Protocol):
         """The paths of all files, sorted."""
 
     async def read(self, path: str) -> bytes:
-        """
-        A file's content.
+        """A file's content.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -39,8 +37,7 @@ class SandboxFactory(Protocol):
     """Starts sandboxes of one kind."""
 
     async def start(self, world: Files) -> Sandbox:
-        """
-        A fresh private copy of a sealed world.
+        """A fresh private copy of a sealed world.
 
         Raises:
             SandboxDied: none could be started.

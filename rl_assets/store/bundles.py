@@ -1,8 +1,8 @@
-"""
-Sealed folders, named by their content: worlds, verifiers, weights.
+"""Sealed folders, named by their content: worlds, verifiers, weights.
 
 A bundle exists once its manifest does, and the manifest is written last, so a half-written one is never found. Every
-load checks every byte against the manifest.
+load checks every byte against the manifest. Files keep their names, but for `#`, which local stores cannot have at the end
+of a name, and `%`, which stands for it.
 """
 
 import json
@@ -18,15 +18,14 @@ def save_bundle(store: ObjectStore, kind: str, files: Mapping[str, bytes]) -> st
     name = digest_files(files)
     if store.get(_manifest_path(kind, name)) is None:
         for path, data in files.items():
-            store.put(f"{kind}/{name}/files/{path}", data)
+            store.put(_file_path(kind, name, path), data)
         manifest = {path: digest_bytes(data) for path, data in sorted(files.items())}
         store.put(_manifest_path(kind, name), json.dumps(manifest, indent=1).encode())
     return name
 
 
 def load_bundle(store: ObjectStore, kind: str, name: str) -> dict[str, bytes]:
-    """
-    The files of a bundle.
+    """The files of a bundle.
 
     Raises:
         MissingInput: there is no such bundle.
@@ -37,11 +36,15 @@ def load_bundle(store: ObjectStore, kind: str, name: str) -> dict[str, bytes]:
         raise MissingInput(f"{kind}/{name}: not in the store {store.url}")
     files = {}
     for path, expected in json.loads(data).items():
-        content = store.get(f"{kind}/{name}/files/{path}")
+        content = store.get(_file_path(kind, name, path))
         if content is None or digest_bytes(content) != expected:
             raise RlAssetsError(f"{kind}/{name}/files/{path}: the file is gone or not what was sealed")
         files[path] = content
     return files
+
+
+def _file_path(kind: str, name: str, path: str) -> str:
+    return f"{kind}/{name}/files/{path.replace('%', '%25').replace('#', '%23')}"
 
 
 def _manifest_path(kind: str, name: str) -> str:

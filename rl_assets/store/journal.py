@@ -1,5 +1,4 @@
-"""
-The journal: one put-once record per key, written the moment a result exists.
+"""The journal: one put-once record per key, written the moment a result exists.
 
 Whoever asks for a key that is recorded gets the record, so a crash loses only what was in flight, and nothing is done or
 paid twice. Only results are put-once. A failure is an *attempt*: each is kept, and the last one may be replaced by a
@@ -34,7 +33,7 @@ class Journal:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.owner = Owner(store)
-        self._in_flight: dict[tuple[str, str], asyncio.Future[bytes]] = {}
+        self._in_flight: dict[tuple[asyncio.AbstractEventLoop, str, str], asyncio.Future[bytes]] = {}
         self._failures: dict[str, set[str]] = {}
 
     def close(self) -> None:
@@ -42,8 +41,7 @@ class Journal:
         self.owner.close()
 
     async def get(self, kind: str, key: str) -> bytes | None:
-        """
-        The record of a key, or None.
+        """The record of a key, or None.
 
         Raises:
             RlAssetsError: the record is damaged.
@@ -60,33 +58,34 @@ class Journal:
         return _unsealed(await self.store.get_async(path) or b"", path)
 
     async def once(self, kind: str, key: str, make: Callable[[], Awaitable[bytes]]) -> Recorded:
-        """
-        The record of a key, made by `make` if there is none.
+        """The record of a key, made by `make` if there is none.
 
         Calls at once for one key, in this process or another, make it once; a process that dies while making leaves it to
         the next. What `make` raises is raised here and recorded nowhere.
         """
-        running = self._in_flight.get((kind, key))
+        loop = asyncio.get_running_loop()
+        slot = (loop, kind, key)  # a future belongs to one event loop; threads meet through claims, as processes do
+        running = self._in_flight.get(slot)
         while running is not None:
             try:
                 return Recorded(await asyncio.shield(running), True)
             except (Exception, asyncio.CancelledError):
                 if not running.done():
                     raise  # this call was cancelled, not the one it waits for
-                running = self._in_flight.get((kind, key))
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+                running = self._in_flight.get(slot)
+        future: asyncio.Future[bytes] = loop.create_future()
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._in_flight[kind, key] = future
+        self._in_flight[slot] = future
         try:
             recorded = await self._once_among_processes(kind, key, make)
         except BaseException as error:
-            del self._in_flight[kind, key]
+            del self._in_flight[slot]
             if isinstance(error, Exception):
                 future.set_exception(error)
             else:
                 future.cancel()
             raise
-        del self._in_flight[kind, key]
+        del self._in_flight[slot]
         future.set_result(recorded.data)
         return recorded
 
@@ -111,8 +110,7 @@ class Journal:
             await claim.release()
 
     async def standing_failure(self, kind: str, key: str) -> bytes | None:
-        """
-        How a key failed for good, or None when it did not, or has a record by now.
+        """How a key failed for good, or None when it did not, or has a record by now.
 
         Failures are few, so which keys have one is listed once; those of other processes may show later.
         """

@@ -1,5 +1,4 @@
-"""
-Who works on what, so that two processes that want one result make it once.
+"""Who works on what, so that two processes that want one result make it once.
 
 Each process that claims keeps one *lease*, an object with an expiry that it renews while it lives. A *claim* names a key
 and its owner, and holds while the owner's lease does. A dead owner's claim is passed over by taking the next numbered
@@ -68,8 +67,8 @@ class Owner:
     def close(self) -> None:
         """Give the lease back."""
         with self._lock:
-            self._stop.set()
             if self._renewer is not None:
+                self._stop.set()
                 self._renewer.join()
                 self._renewer = None
                 self._stop.clear()
@@ -107,16 +106,18 @@ def is_alive(store: ObjectStore, owner: str) -> bool:
 
 
 def sweep(store: ObjectStore) -> None:
-    """
-    Clear what dead owners left: their leases and, when no other owner lives, half-written files.
+    """Clear what dead owners left: half-written files, then their leases.
 
     Called before the own lease is taken. Half-written files older than this moment can only belong to the dead: a
-    living process takes its lease before it writes.
+    living process takes its lease before it writes. While another owner lives its half-written files cannot be told from
+    those of the dead, so all stays, the leases of the dead too: they tell a later start that there is something to clear.
     """
     now = time.time()
     owners = [path.removeprefix("leases/").removesuffix(".json") for path in store.list("leases/")]
     dead = [owner for owner in owners if not is_alive(store, owner)]
-    if dead and len(dead) == len(owners):
+    if store.root is not None and len(dead) < len(owners):
+        return
+    if dead:
         store.sweep_staged(before=now)
     for owner in dead:
         store.delete(_lease_path(owner))
@@ -131,8 +132,7 @@ class Claim:
         self._number = number
 
     async def forget_the_dead(self) -> None:
-        """
-        Clear the dead owners' claims that this one passed over.
+        """Clear the dead owners' claims that this one passed over.
 
         Only once the result is recorded: then whoever claims again looks first and finds it.
         """

@@ -1,5 +1,4 @@
-"""
-One object store, local or remote, reduced to what the rest needs: get, put, put if absent, delete, list.
+"""One object store, local or remote, reduced to what the rest needs: get, put, put if absent, delete, list.
 
 obstore does the work: one well-kept library for local folders and S3, GCS and Azure, with put-if-absent on each.
 On a local folder its synchronous calls take half the time of its asynchronous ones and no thread, so the asynchronous
@@ -18,6 +17,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore, from_url
 from obstore.store import ObjectStore as AnyStore
 
+from rl_assets.core.digest import SHORT, digest_bytes
 from rl_assets.core.errors import UsageError
 from rl_assets.core.home import STORE_VARIABLE
 
@@ -26,8 +26,7 @@ STAGED = re.compile(r"#\d+$")
 
 
 class ObjectStore:
-    """
-    Objects by path. A local store is a folder; any other URL goes to obstore.
+    """Objects by path. A local store is a folder; any other URL goes to obstore.
 
     With `sync`, a local write returns only after the disk has it, so that records outlive a loss of power as well.
     """
@@ -49,9 +48,10 @@ class ObjectStore:
     def get(self, path: str) -> bytes | None:
         """The object's bytes, or None when there is none."""
         if self.root is not None:
-            # A local object is the file of that name, and is read in a quarter of the time that obstore takes.
+            # A local object is the file of that name, and reading it takes a third of the time of obstore's call.
             try:
-                return (self.root / path).read_bytes()
+                with open(f"{self.root}/{path}", "rb") as file:  # noqa: PTH123, a Path costs as much as the reading
+                    return file.read()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return None
         try:
@@ -116,8 +116,7 @@ class ObjectStore:
                 yield entry["path"]
 
     def sweep_staged(self, before: float) -> int:
-        """
-        Remove what a killed process left half-written before a moment (seconds since the epoch); how many.
+        """Remove what a killed process left half-written before a moment (seconds since the epoch); how many.
 
         Only to be called when no other process writes: see `leases.sweep`.
         """
@@ -134,8 +133,7 @@ class ObjectStore:
         return swept
 
     def local_file(self, path: str, cache: Path) -> Path:
-        """
-        A file that holds the object: the object itself in a local store, else a copy kept in `cache`.
+        """A file that holds the object: the object itself in a local store, else a copy kept in `cache`.
 
         For objects that never change once written.
 
@@ -144,7 +142,7 @@ class ObjectStore:
         """
         if self.root is not None:
             return self.root / path
-        copy = cache / path
+        copy = cache / digest_bytes(self.url.encode())[:SHORT] / path
         if not copy.exists():
             data = self.get(path)
             if data is None:

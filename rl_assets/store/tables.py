@@ -1,5 +1,4 @@
-"""
-Versioned tables: one Parquet file per experiment, table, partition and data version; the current one a pointer.
+"""Versioned tables: one Parquet file per experiment, table, partition and data version; the current one a pointer.
 
 Every version is kept. The pointer is replaced atomically after the file is there, so readers see the old version or the
 new one.
@@ -53,8 +52,7 @@ class Version:
 
 
 def write_table(store: ObjectStore, ref: TableRef, data_version: str, table: pa.Table, file: str | None = None) -> None:
-    """
-    Keep a version and make it the current one. The pointer remembers when each version became current.
+    """Keep a version and make it the current one. The pointer remembers when each version became current.
 
     The first file of a version stays: a later one could differ only in what no digest covers, such as timings.
 
@@ -78,8 +76,7 @@ def write_table(store: ObjectStore, ref: TableRef, data_version: str, table: pa.
 
 
 def read_table(store: ObjectStore, ref: TableRef, file: str) -> pa.Table:
-    """
-    A version as a table, by the name of its file.
+    """A version as a table, by the name of its file.
 
     Raises:
         MissingInput: there is no such version.

@@ -1,5 +1,4 @@
-"""
-SQL over the store: DuckDB views of what is current, and of every version ever kept (`…_history`).
+"""SQL over the store: DuckDB views of what is current, and of every version ever kept (`…_history`).
 
 DuckDB has one writer at a time, so it is the reader here; the Parquet files are the data.
 """
@@ -69,8 +68,9 @@ _HISTORY = "experiment, step, data_version, is_current, recorded_at"
 
 
 def open_views(store: ObjectStore, cache: Path, schemas: Mapping[str, pa.Schema]) -> duckdb.DuckDBPyConnection:
-    """
-    A connection with a view and a `…_history` view per table; it can read the store and nothing else.
+    """A connection with a view and a `…_history` view per table; it can reach the store and nothing else.
+
+    DuckDB may write where it may read, so whoever passes on what people ask has to let nothing but SELECT through.
 
     Args:
         store: where the tables are.

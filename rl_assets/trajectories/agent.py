@@ -38,8 +38,7 @@ _DIGEST = re.compile(re.escape(DIGEST_LINE) + r"([0-9a-f]{64})\b")
 
 
 class DocumentReader:
-    """
-    Reads documents in an order drawn from the prior until one holds a digest, then answers with it.
+    """Reads documents in an order drawn from the prior until one holds a digest, then answers with it.
 
     The order is drawn without replacement with probabilities softmax(prior), by adding Gumbel noise and sorting (Yellott,
     "The relationship between Luce's choice axiom, Thurstone's theory of comparative judgment, and the double exponential

@@ -39,8 +39,7 @@ class Rollout:
 
 
 async def run_trials(rollout: Rollout, specs: Iterable[TrialSpec], landed: Landed | None = None) -> list[Trial]:
-    """
-    Run trials that are not recorded, and look up those that are; in canonical order, whatever the order of ending.
+    """Run trials that are not recorded, and look up those that are; in canonical order, whatever the order of ending.
 
     `landed` is awaited for each trial as soon as it ends, beside the trials still running. A trial that fails is
     returned like any other.
@@ -111,13 +110,25 @@ async def _attempt(rollout: Rollout, spec: TrialSpec, attempt: int) -> Trial:
     try:
         async with deadline:
             ending, files = await _act(rollout, spec, attempt)
+        return _ended(rollout, spec, ending, files, attempt, time.perf_counter() - started)
     except InfrastructureError:
         raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled this trial: it came from inside, and would end the worker without a word.
+        raise InfrastructureError(f"trial {spec.id}: cancelled by its own agent or sandbox") from None
     except Exception as error:
         # A tool may time out of its own; only the deadline's own expiry is the trial's.
         if isinstance(error, TimeoutError) and deadline.expired():
             raise DeadlineExceeded(f"trial {spec.id} did not end within {settings.deadline_s:g} s") from None
         raise InfrastructureError(f"trial {spec.id}: {type(error).__name__}: {error}") from error
+
+
+def _ended(
+    rollout: Rollout, spec: TrialSpec, ending: Ending, files: Mapping[str, bytes], attempt: int, elapsed_s: float
+) -> Trial:
     return Trial(
         id=spec.id,
         key=spec.key,
@@ -130,7 +141,7 @@ async def _attempt(rollout: Rollout, spec: TrialSpec, attempt: int) -> Trial:
         turns=ending.turns,
         files={path: data.decode("utf-8", "replace") for path, data in sorted(files.items())},
         attempts=attempt + 1,
-        elapsed_s=round(time.perf_counter() - started, 6),
+        elapsed_s=round(elapsed_s, 6),
         sandbox=type(rollout.sandboxes).__name__,
         version=VERSION,
     )

@@ -12,8 +12,7 @@ PRIOR_FILE = "prior.json"
 
 
 class BanditTrainer:
-    """
-    `prior[found] += learning_rate * reward`, over the scored trials that found something.
+    """`prior[found] += learning_rate * reward`, over the scored trials that found something.
 
     The prior is in log-odds. Rewards are taken as they are, not relative to their group, so a group whose trials all did
     equally well still counts here. A batch in which no trial did better than another has nothing to teach: the weights

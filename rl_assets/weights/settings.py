@@ -11,6 +11,6 @@ class BanditPolicy(Frozen):
     """A bandit: for each world a preference by document, trained by `prior[found] += learning_rate * reward`."""
 
     kind: Literal["bandit"] = "bandit"
-    learning_rate: float = Field(default=8.0, gt=0)
+    learning_rate: float = Field(default=8.0, gt=0, le=1e6)
     initial: dict[str, dict[str, float]] = {}
     """The prior before any update, by world and document; 0 where nothing is said."""

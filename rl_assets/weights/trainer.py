@@ -49,8 +49,7 @@ class Trainer(Protocol):
         """The weights before any update."""
 
     def update(self, base: Files, batch: Batch) -> Files:
-        """
-        The next weights.
+        """The next weights.
 
         Raises:
             UpdateRefused: training on this batch would be wrong.

@@ -29,8 +29,7 @@ class Update(Frozen):
 
 
 async def run_update(trainer: Trainer, base_digest: str, batch: Batch, journal: Journal, tally: Tally) -> Update:
-    """
-    The update of these weights by this batch: the recorded one, or made now.
+    """The update of these weights by this batch: the recorded one, or made now.
 
     Raises:
         UpdateRefused: the trainer refuses the batch.

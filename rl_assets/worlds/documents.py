@@ -1,5 +1,4 @@
-"""
-Builds worlds of text documents.
+"""Builds worlds of text documents.
 
 Each world has one document that holds the digest of a secret, and decoys that hold other digests. The secret itself is
 drawn, digested and forgotten; it is never written anywhere.
@@ -45,8 +44,7 @@ digest (64 hexadecimal characters) in {answer}. Leave nothing else behind.
 
 
 def build_documents(settings: DocumentWorlds, name: str, seed: int, project: Path, overlay: Path | None = None) -> World:
-    """
-    Build one world; the same settings, seed and source files give the same bytes.
+    """Build one world; the same settings, seed and source files give the same bytes.
 
     Args:
         settings: how many documents, and from where.
@@ -112,8 +110,7 @@ def _from_folder(settings: DocumentWorlds, name: str, seed: int, source: Path) -
 
 
 def source_texts(settings: DocumentWorlds, source: Path) -> Sequence[str]:
-    """
-    The text files of a source folder, as sorted relative paths; hidden files, links and files that are no UTF-8 text
+    """The text files of a source folder, as sorted relative paths; hidden files, links and files that are no UTF-8 text
     are left out.
 
     Raises:
@@ -130,12 +127,13 @@ def source_texts(settings: DocumentWorlds, source: Path) -> Sequence[str]:
 
 
 def _is_text(path: Path, source: Path) -> bool:
-    if any(part.startswith(".") for part in path.relative_to(source).parts):
+    relative = path.relative_to(source)
+    # A name that no terminal could show, such as one with control characters or bytes that are no text, is left out too.
+    if any(part.startswith(".") for part in relative.parts) or not str(relative).isprintable():
         return False
     if path.is_symlink() or not path.is_file() or path.resolve().parent != path.parent.resolve():
         return False
     try:
-        path.read_text(encoding="utf-8")
+        return "\0" not in path.read_text(encoding="utf-8")
     except (UnicodeDecodeError, OSError):
         return False
-    return True

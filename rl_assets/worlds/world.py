@@ -1,5 +1,4 @@
-"""
-A world as its builder lays it out, and its two parts: what the agent can see, and how it is verified.
+"""A world as its builder lays it out, and its two parts: what the agent can see, and how it is verified.
 
 The layout is Harbor's: `task.toml`, `instruction.md`, `environment/…`, `tests/…`, `solution/…`. The world's digest covers
 every byte the agent can see or run; the verifier's digest covers the tests and the `[verifier]` section. So a changed test
@@ -43,8 +42,7 @@ class World:
 
 
 def split(name: str, folder: Files) -> World:
-    """
-    Split a task folder in Harbor's layout into its two parts.
+    """Split a task folder in Harbor's layout into its two parts.
 
     Raises:
         ConfigError: task.toml is missing or is no TOML.
