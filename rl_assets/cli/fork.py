@@ -14,6 +14,7 @@ from rl_assets.graph.project import Project, open_instance, set_field
 from rl_assets.graph.runs import set_pool_limit
 
 OWN_RUBRIC = "rubric.yaml"
+"""The file of a fork's new rubric, in its folder."""
 
 
 def fork(project: Project, parent: str, name: str, rubric: Path | None, overrides: dict[str, Any]) -> Path:
@@ -33,18 +34,16 @@ def fork(project: Project, parent: str, name: str, rubric: Path | None, override
     for field, value in {**overrides, "parent": parent}.items():
         set_field(attributes, field, value)
     document["attributes"] = attributes
-    project.experiment(parent, overrides)  # says what is wrong with the overrides, before anything is written
-    # A rubric that lies outside the parent's folder is shared: it is left alone, and a new one goes into the new folder.
-    new_rubric = rubric_text(rubric or source.rubric_path)
-    inside = source.rubric_path.resolve().is_relative_to(source.folder.resolve())
-    if rubric is not None and not inside:
-        attributes["rubric"] = OWN_RUBRIC
+    changed = project.experiment(parent, overrides)  # says what is wrong with the overrides, before anything is written
+    new_rubric = rubric_text(rubric or changed.rubric_path)
+    if rubric is not None:
+        attributes["rubric"] = OWN_RUBRIC  # the parent's may lie outside its folder, and is shared then
     partial = folder.with_name(f".{name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(source.folder, partial)
     (partial / "defs.yaml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    if rubric is not None or inside:
-        (partial / (source.settings.rubric if inside else OWN_RUBRIC)).write_text(new_rubric, encoding="utf-8")
+    if rubric is not None:
+        (partial / OWN_RUBRIC).write_text(new_rubric, encoding="utf-8")
     partial.rename(folder)
     set_pool_limit(open_instance(project.home), pool_name(name))
     return folder

@@ -4,8 +4,7 @@ Values go to the store first, then observations to Dagster's log, then the mater
 visibly unfinished and never wrongly fresh.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import dagster as dg
@@ -14,29 +13,27 @@ from dagster._core.definitions.data_version import (
     DATA_VERSION_IS_USER_PROVIDED_TAG,
     DATA_VERSION_TAG,
 )
-from filelock import Timeout
 
 from rl_assets.core.digest import short
-from rl_assets.core.errors import MissingInput, Refused, RlAssetsError
 from rl_assets.graph import metadata
 from rl_assets.graph.automation import automated_assets, rejudge_condition
-from rl_assets.graph.event_log import asset_key, latest_versions, observation, read_log
+from rl_assets.graph.event_log import asset_key, observation
 from rl_assets.graph.experiment import Experiment
+from rl_assets.graph.guards import (
+    observe_again_if_moved,
+    plain_failures,
+    read_inputs,
+    refuse_mixed_chain,
+    require,
+    working,
+)
 from rl_assets.graph.lab import Lab
-from rl_assets.graph.lineage import STEP_ASSETS, UNPARTITIONED, Lineage, name_of, step_key, version_key
-from rl_assets.graph.plan import State, make_plan
-from rl_assets.graph.runs import tag_run_with_process
+from rl_assets.graph.lineage import STEP_ASSETS, UNPARTITIONED, Lineage, step_key, version_key
 from rl_assets.store.tables import current_version, read_table
 from rl_assets.worlds.world import World
 
-MAX_REREADS = 3
-"""How often a step starts again because its inputs moved while it started."""
-
 CURVE_POINTS = 50
 """Steps in a picture of a learning curve."""
-
-Inputs = dict[str, dict[str, str]]
-"""Data versions by upstream asset and partition, as they were when the step started."""
 
 
 def lab_key(experiment: str) -> str:
@@ -74,6 +71,7 @@ def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefi
             automation_condition=rejudge_condition(name) if asset in automated_assets(experiment) else None,
             group_name=name,
             kinds={"python", "parquet"},
+            tags={"rl_assets/parent": experiment.settings.parent} if experiment.settings.parent else None,
             description=description,
             required_resource_keys={key},
             check_specs=[dg.AssetCheckSpec(check, asset=asset_key(name, asset)) for check in checks],
@@ -240,119 +238,6 @@ def _mapping(lineage: Lineage, asset: str, upstream: str) -> dg.PartitionMapping
         for partition in lineage.inputs(asset, step)[upstream]:
             downstream.setdefault(partition, []).append(step_key(step))
     return dg.StaticPartitionMapping(downstream)
-
-
-@contextmanager
-def plain_failures() -> Iterator[None]:
-    """Our own errors become a Dagster failure of one line, which is not retried."""
-    try:
-        yield
-    except RlAssetsError as error:
-        raise dg.Failure(description=str(error), allow_retries=False) from error
-
-
-@contextmanager
-def working(context: dg.AssetExecutionContext, lab: Lab) -> Iterator[None]:
-    """Hold the experiment's lock while working on a step, and say in the run's tags which process does."""
-    tag_run_with_process(context.instance, context.run, lab.experiment.name)
-    try:
-        lab.lock.acquire(blocking=False)
-    except Timeout:
-        context.log.info(f"another process works on {lab.experiment.name}; waiting for {lab.lock.lock_file}")
-        lab.lock.acquire()
-    try:
-        yield
-    finally:
-        lab.lock.release()
-
-
-def read_inputs(context: dg.AssetExecutionContext, lab: Lab, asset: str, step: int) -> Inputs:
-    """The versions that Dagster records as this step's inputs; what is read is exactly what is recorded.
-
-    Dagster fetches input versions when a step starts. If one has moved since, while the step waited for the lock, the step
-    starts again.
-    """
-    step_context = context.get_step_execution_context()
-    inputs: Inputs = {}
-    for upstream, partitions in lab.lineage.inputs(asset, step).items():
-        info = step_context.maybe_fetch_and_get_input_asset_version_info(asset_key(lab.experiment.name, upstream))
-        wanted = None if upstream == "rubric" else partitions
-        now = latest_versions(context.instance, lab.experiment.name, upstream, wanted)
-        then = (
-            {}
-            if info is None
-            else latest_versions(context.instance, lab.experiment.name, upstream, wanted, until=info.storage_id)
-        )
-        if now != then:
-            context.log.info(f"{upstream} moved while this step waited; starting it again")
-            raise dg.RetryRequested(max_retries=MAX_REREADS)
-        inputs[upstream] = then
-    return inputs
-
-
-def require(lab: Lab, inputs: Inputs, asset: str, step: int) -> None:
-    """Raise MissingInput, with the way to get it, when something upstream was never made."""
-    for upstream, partitions in lab.lineage.inputs(asset, step).items():
-        for partition in partitions:
-            # What is observed from files is observed by this very step when it never was.
-            if partition in inputs[upstream] or upstream in ("rubric", "verifiers") or partition == version_key(0):
-                continue
-            name = lab.experiment.name
-            missing = f"{name}/{name_of(upstream, partition)}"
-            if upstream == "policy":
-                maker = f"{name}/{name_of('weights', step_key(step - 1))}"
-                raise MissingInput(
-                    f"{missing} was never made: materialize {maker} first, or run `rl-assets train {name} --steps {step + 1}`"
-                )
-            raise MissingInput(f"{missing} was never made: materialize it first, or run `rl-assets train {name}`")
-
-
-def observe_again_if_moved(
-    context: dg.AssetExecutionContext, lab: Lab, inputs: Inputs, found: Mapping[str, Mapping[str, str]]
-) -> None:
-    """When files say otherwise than the latest observation, observe them and start the step again.
-
-    Dagster fetched the versions before the step could look at the files. Without this, data of the new files would be
-    recorded as made from the old ones.
-    """
-    moved = False
-    for asset, versions in found.items():
-        for partition, version in versions.items():
-            if inputs[asset].get(partition) != version:
-                context.log_event(observation(lab.experiment.name, asset, partition, version))
-                context.log.info(f"{name_of(asset, partition)} is not what was last observed; observed, starting again")
-                moved = True
-    if moved:
-        raise dg.RetryRequested(max_retries=MAX_REREADS)
-
-
-def refuse_mixed_chain(instance: dg.DagsterInstance, lab: Lab, step: int) -> None:
-    """Refuse an update that would mix two rubrics or two verifiers.
-
-    So it does when the step's rewards were made under others than this update reads, or when the weights that it would
-    build on are missing or stale. By induction no chain is ever mixed.
-    """
-    experiment = lab.experiment
-    steps = [step - 1, step] if step else [step]
-    made, current = read_log(instance, experiment.name, lab.lineage, steps)
-    plan = make_plan(lab.lineage, made, current, experiment.code_versions(), {}, steps)
-    key = step_key(step)
-    moved = [str(cause) for cause in plan.states["rewards"][key].causes if cause.asset in ("rubric", "verifiers")]
-    if moved:
-        raise Refused(
-            f"{experiment.name}/{name_of('rewards', key)} were made under another rubric or verifier ({'; '.join(moved)}):"
-            f" make them again first, together with the weights, or run `rl-assets rejudge {experiment.name}`"
-        )
-    if step == 0:
-        return
-    before = plan.states["weights"][step_key(step - 1)]
-    if before.state is not State.FRESH:
-        why = "; ".join(str(cause) for cause in before.causes) or "it was never made"
-        maker = f"{experiment.name}/{name_of('weights', step_key(step - 1))}"
-        raise Refused(
-            f"{maker} is {before.state} ({why}), and this update would build on it: bring it up to date first, by a backfill"
-            f" from step {step_key(step - 1)} or `rl-assets rejudge {experiment.name}`"
-        )
 
 
 def _materialized_world(experiment: str, world: World, code_version: str) -> dg.AssetMaterialization:

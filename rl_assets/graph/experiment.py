@@ -102,16 +102,12 @@ class Experiment:
     def code_versions(self) -> dict[str, str]:
         """By asset, the digest of the settings and semantics that its data depends on and no upstream asset shows."""
         settings = self.settings
+        # Which worlds a step uses. Neither the resolver nor the plan can see from versions that a step lost or gained one.
+        schedule = [settings.worlds.count, settings.worlds.per_step]
         meanings: dict[str, list[object]] = {
-            "worlds": [WORLD_SEMANTICS, settings.seed, settings.worlds.model_dump(exclude={"per_step"})],
-            "trajectories": [
-                TRIAL_SEMANTICS,
-                settings.seed,
-                settings.rollouts.samples,
-                settings.worlds.per_step,
-                self.agent().identity,
-            ],
-            "rewards": [RUBRIC_SEMANTICS, VERIFIER_SEMANTICS],
-            "weights": [self.trainer().identity],
+            "worlds": [WORLD_SEMANTICS, settings.seed, settings.worlds.model_dump(exclude={"count", "per_step"})],
+            "trajectories": [TRIAL_SEMANTICS, settings.seed, settings.rollouts.samples, schedule, self.agent().identity],
+            "rewards": [RUBRIC_SEMANTICS, VERIFIER_SEMANTICS, schedule],
+            "weights": [self.trainer().identity, schedule],
         }
         return {asset: short(digest("code", 1, meaning)) for asset, meaning in meanings.items()}

@@ -1,6 +1,8 @@
 """Verification: the deterministic part of a score, from what a trial left behind."""
 
 import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
 
 from rl_assets.core.digest import digest
 from rl_assets.core.errors import ConfigError
@@ -34,7 +36,13 @@ def verify(trial: Trial, verifier: Files, verifier_digest: str) -> Verification:
         raise ConfigError(f"world {trial.world}: {EXPECTED} is missing")
     expected = verifier[EXPECTED].decode("utf-8", "replace").strip()
     answer = trial.files.get(ANSWER_FILE, "").strip()
-    section = tomllib.loads(verifier["verifier.toml"].decode())["verifier"]
-    if section.get("ignore_case"):
+    if _section(verifier["verifier.toml"]).get("ignore_case"):
         expected, answer = expected.casefold(), answer.casefold()
     return Verification(key=key, score=float(bool(answer) and answer == expected))
+
+
+@lru_cache(maxsize=1024)
+def _section(text: bytes) -> Mapping[str, object]:
+    """`[verifier]` of a task.toml; the trials of a world share it."""
+    section: Mapping[str, object] = tomllib.loads(text.decode())["verifier"]
+    return section
