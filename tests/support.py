@@ -53,6 +53,11 @@ class Workplace:
         place.add("quickstart")
         return place
 
+    def copy(self, root: Path) -> "Workplace":
+        """The same project, with all of its state, in another folder."""
+        shutil.copytree(self.root, root)
+        return Workplace(root)
+
     def folder(self, experiment: str = "quickstart") -> Path:
         """Of an experiment."""
         return self.root / "elsewhere" / "defs" / experiment

@@ -1,10 +1,12 @@
 """The `rl-assets` command."""
 
+import contextlib
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -170,15 +172,36 @@ def main() -> None:
         _fail(str(error), 2)
     except RlAssetsError as error:
         _fail(str(error), 1)
+    except BrokenPipeError:
+        _leave(1)  # whoever read the output has seen enough
+    except Exception as error:
+        if not _from_outside(error):
+            raise
+        _fail(f"{type(error).__name__}: {error}", 1)
     if code == INTERRUPTED:  # how typer returns from a KeyboardInterrupt
         _fail("interrupted; what was recorded is kept, and the same command goes on from there", INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else 0)
+    _leave(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> None:
+def _from_outside(error: Exception) -> bool:
+    """Whether a disk or the store refused, rather than this code went wrong."""
+    from obstore.exceptions import BaseError  # noqa: PLC0415
+
+    return isinstance(error, OSError | BaseError)
+
+
+def _fail(message: str, code: int) -> NoReturn:
     one_line = " ".join(message.split())
     sys.stderr.write(f"rl-assets: {one_line}\n")
-    sys.exit(code)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End now that all is done and written: a native library's thread has been seen to abort Python's own way out."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

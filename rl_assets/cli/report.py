@@ -1,6 +1,7 @@
 """What a command did: a row per step, and a receipt."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
@@ -101,15 +102,17 @@ def step_row(lab: Lab, step: int) -> StepRow:
     )
 
 
-def count_recovered(lab: Lab, step: int) -> None:
-    """Count as recovered what is kept of a step that needed no work."""
-    for trial in kept_trials(lab, step):
-        kept = lab.tally.trials_recovered if trial.outcome.is_result else lab.tally.trials_failed
-        kept.add(trial.key)
-    for reward in kept_rewards(lab, step):
-        lab.tally.verdicts_recovered.update(score.verdict.key for score in reward.scores if score.verdict)
+def count_recovered(lab: Lab, step: int, assets: Sequence[str]) -> None:
+    """Count as recovered what is kept of a step's assets that need no work."""
+    if "trajectories" in assets:
+        for trial in kept_trials(lab, step):
+            kept = lab.tally.trials_recovered if trial.outcome.is_result else lab.tally.trials_failed
+            kept.add(trial.key)
+    if "rewards" in assets:
+        for reward in kept_rewards(lab, step):
+            lab.tally.verdicts_recovered.update(score.verdict.key for score in reward.scores if score.verdict)
     version = current_version(lab.store, lab.table("weights", step))
-    if version is not None:
+    if "weights" in assets and version is not None:
         lab.tally.updates_recovered.add(version.file)
 
 

@@ -39,16 +39,16 @@ def as_json(trial: Trial, reward: Reward | None) -> dict[str, object]:
 
 def show(trial: Trial, reward: Reward | None, console: Console) -> None:
     """The trial as a conversation. What it produced is shown as data: no markup, no control characters."""
-    console.print(_line(f"{trial.id}  {trial.outcome}", "bold"))
+    console.print(_line(f"{trial.id}  {trial.outcome}", "bold"), soft_wrap=True)
     if trial.error:
-        console.print(_line(trial.error, "red"))
+        console.print(_line(trial.error, "red"), soft_wrap=True)
     for turn in trial.turns:
-        console.print(_line(f"\n{turn.turn + 1}. {turn.tool} {turn.argument}", "cyan"))
+        console.print(_line(f"\n{turn.turn + 1}. {turn.tool} {turn.argument}", "cyan"), soft_wrap=True)
         if turn.output:
             cut = turn.output[:MAX_CHARACTERS] + (" …" if len(turn.output) > MAX_CHARACTERS else "")
-            console.print(_line(cut.strip(), "dim"))
+            console.print(_line(cut.strip(), "dim"), soft_wrap=True)
     if trial.files:
-        console.print(_line(f"\nleft behind: {', '.join(trial.files)}", ""))
+        console.print(_line(f"\nleft behind: {', '.join(trial.files)}", ""), soft_wrap=True)
     if reward is None:
         console.print("not scored yet")
         return
@@ -56,9 +56,9 @@ def show(trial: Trial, reward: Reward | None, console: Console) -> None:
     for score in reward.scores:
         value = "unscored" if score.score is None else f"{score.score:.4f}"
         why = score.failed_because or (score.verdict.reason if score.verdict else "from the verifier")
-        console.print(_line(f"{score.criterion}: {value} x {score.weight:g}  ({why})", ""))
+        console.print(_line(f"{score.criterion}: {value} x {score.weight:g}  ({why})", ""), soft_wrap=True)
     total = f"reward {reward.reward:.4f}" if reward.reward is not None else f"unscored: {reward.unscored_because}"
-    console.print(_line(total, "bold"))
+    console.print(_line(total, "bold"), soft_wrap=True)
 
 
 def _line(text: str, style: str) -> Text:

@@ -11,11 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rl_assets.cli.report import Report, build_report, count_recovered, kept_rewards, kept_trials
 from rl_assets.cli.session import Session
 from rl_assets.core.errors import UsageError
+from rl_assets.graph.event_log import latest_versions
+from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from rl_assets.graph.plan import State
 from rl_assets.graph.staleness import plan_of, up_to_date_evaluations
 from rl_assets.rewards.rubric import parse_rubric, read_rubric_text
+from rl_assets.store.bundles import has_bundle
+from rl_assets.store.tables import current_version
 from rl_assets.trajectories.trial import Trial
+from rl_assets.worlds.world import WORLD_KIND
 
 
 def train(session: Session, steps: int | None, retry_failed: bool, console: Console) -> Report:
@@ -26,7 +31,9 @@ def train(session: Session, steps: int | None, retry_failed: bool, console: Cons
         RunFailed: a step failed.
     """
     total = session.lab.lineage.steps
-    if steps is not None and not 1 <= steps <= total:
+    if steps is not None and steps < 1:
+        raise UsageError(f"--steps {steps}: give 1 or more")
+    if steps is not None and steps > total:
         name = session.experiment.name
         raise UsageError(
             f"--steps {steps}: {name} has {total} steps; raise `steps` in its defs.yaml or give --set steps={steps}"
@@ -80,9 +87,8 @@ def _bring_up_to_date(session: Session, steps: list[int], on_policy: bool, retry
                 session.run_worlds()
             for step in steps:
                 first = _first_to_make(session, step, on_policy)
-                if first is None:
-                    count_recovered(lab, step)
-                else:
+                count_recovered(lab, step, STEP_ASSETS[: STEP_ASSETS.index(first)] if first else STEP_ASSETS)
+                if first is not None:
                     updates = len(lab.tally.updates_run)
                     session.run_step(step_key(step), STEP_ASSETS[STEP_ASSETS.index(first) :])
                     if step == session.experiment.settings.faults.crash_after_step and len(lab.tally.updates_run) > updates:
@@ -96,20 +102,42 @@ def _bring_up_to_date(session: Session, steps: list[int], on_policy: bool, retry
 
 def _worlds_changed(session: Session) -> bool:
     worlds = plan_of(session.instance, session.lab, [0]).states["worlds"]
-    return any(state.state is not State.FRESH for state in worlds.values())
+    if any(state.state is not State.FRESH for state in worlds.values()):
+        return True
+    store = session.lab.store
+    return not all(has_bundle(store, WORLD_KIND, world.digest) for world in session.lab.worlds().values())
 
 
 def _first_to_make(session: Session, step: int, on_policy: bool) -> str | None:
     """The first of a step's assets that must be made again; those after it follow."""
-    lab = session.lab
-    if lab.retry_failed:
-        if any(not trial.outcome.is_result for trial in kept_trials(lab, step)):
-            return "trajectories"
-        if any(reward.reward is None for reward in kept_rewards(lab, step)):
-            return "rewards"
-    plan = plan_of(session.instance, lab, [step])
-    assets = STEP_ASSETS if on_policy else STEP_ASSETS[1:]
-    return next((asset for asset in assets if plan.state(asset, step_key(step)) is not State.FRESH), None)
+    plan = plan_of(session.instance, session.lab, [step])
+    for asset in STEP_ASSETS:
+        if session.lab.retry_failed and _has_failures(session.lab, asset, step):
+            return asset
+        if asset == "trajectories" and not on_policy:
+            continue
+        if plan.state(asset, step_key(step)) is not State.FRESH or not _kept(session, asset, step):
+            return asset
+    return None
+
+
+def _has_failures(lab: Lab, asset: str, step: int) -> bool:
+    match asset:
+        case "trajectories":
+            return any(not trial.outcome.is_result for trial in kept_trials(lab, step))
+        case "rewards":
+            return any(reward.reward is None for reward in kept_rewards(lab, step))
+    return False
+
+
+def _kept(session: Session, asset: str, step: int) -> bool:
+    """Whether the store's current version of a step is the one that Dagster's log tells of.
+
+    It is not when the store is another one than before, or when a process was killed between the two.
+    """
+    logged = latest_versions(session.instance, session.experiment.name, asset, [step_key(step)]).get(step_key(step))
+    version = current_version(session.lab.store, session.lab.table(asset, step))
+    return version is not None and version.data_version == logged
 
 
 class _StepProgress:

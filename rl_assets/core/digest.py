@@ -12,6 +12,8 @@ from typing import Any
 SHORT = 12
 """Characters of a digest shown to people."""
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value built of dicts, lists, strings, numbers, booleans and None.
@@ -20,7 +22,7 @@ def canonical_json(value: Any) -> str:
         ValueError: a float is not finite.
         TypeError: something else than JSON can hold.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest_bytes(data: bytes) -> str:

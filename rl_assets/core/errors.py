@@ -7,8 +7,8 @@ RlAssetsError
 │   ├── SandboxDied
 │   └── DeadlineExceeded
 └── Refused                   it could run and must not: exit code 1, with the way back
-├── MissingInput          something upstream was never made
-└── UpdateRefused         training on this would be wrong
+    ├── MissingInput          something upstream was never made
+    └── UpdateRefused         training on this would be wrong
 """
 
 

@@ -24,6 +24,7 @@ from rl_assets.graph.guards import (
     plain_failures,
     read_inputs,
     refuse_mixed_chain,
+    refuse_other_worlds,
     require,
     working,
 )
@@ -161,6 +162,7 @@ def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefi
             observe_again_if_moved(context, lab, inputs, {"rubric": {UNPARTITIONED: rubric.digest}, "verifiers": digests})
             before = lab.tally.snapshot()
             trials = lab.trials(step, inputs["trajectories"][step_key(step)])
+            refuse_other_worlds(lab, step, trials)
             version, scored = lab.score(step, trials, rubric, worlds)
         unscored = sum(1 for reward in scored if reward.reward is None)
         quiet, groups = metadata.groups_without_signal(scored)

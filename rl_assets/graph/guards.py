@@ -1,6 +1,6 @@
 """What a step checks before it works: that it works alone, on the inputs that Dagster records, and that it may."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -12,6 +12,7 @@ from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import name_of, step_key, version_key
 from rl_assets.graph.plan import State, make_plan
 from rl_assets.graph.runs import tag_run_with_process
+from rl_assets.trajectories.trial import Trial
 
 MAX_REREADS = 3
 """How often a step starts again because its inputs moved while it started."""
@@ -130,4 +131,15 @@ def refuse_mixed_chain(instance: dg.DagsterInstance, lab: Lab, step: int) -> Non
         raise Refused(
             f"{maker} is {before.state} ({why}), and this update would build on it: bring it up to date first, by a backfill"
             f" from step {step_key(step - 1)} or `rl-assets rejudge {experiment.name}`"
+        )
+
+
+def refuse_other_worlds(lab: Lab, step: int, trials: Sequence[Trial]) -> None:
+    """Refuse to score trials in worlds that the step no longer uses: nothing would mark their rewards stale."""
+    gone = sorted({trial.world for trial in trials} - set(lab.lineage.worlds_of(step)))
+    if gone:
+        name = lab.experiment.name
+        raise Refused(
+            f"{name}/{name_of('trajectories', step_key(step))} has trials in {', '.join(gone)}, which the step no longer uses:"
+            f" sample it again first, by materializing it or `rl-assets train {name}`"
         )

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,11 @@ from rl_assets.trajectories.trial import Trial
 
 MAX_ROWS = 50
 """Of a table of trials."""
+
+MAX_CELL = 200
+"""Characters of a cell of it."""
+
+_ESCAPES = {character: f"\\{character}" for character in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def provenance(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, dg.MetadataValue]:
@@ -55,7 +61,7 @@ def rewards_metadata(rewards: Sequence[Reward], rubric_digest: str) -> dict[str,
         "groups_without_signal": dg.MetadataValue.int(groups_without_signal(rewards)[0]),
         "rubric": dg.MetadataValue.text(short(rubric_digest)),
         "cost_usd": dg.MetadataValue.float(
-            sum(score.verdict.cost_usd for reward in rewards for score in reward.scores if score.verdict)
+            math.fsum(score.verdict.cost_usd for reward in rewards for score in reward.scores if score.verdict)
         ),
         "table": dg.MetadataValue.md(_rewards_table(rewards)),
     }
@@ -101,11 +107,9 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Text that may come from a trial, kept from being read as Markdown or HTML."""
-    text = str(value).replace("\n", " ")
-    for character in "\\`*_[]<>|#":
-        text = text.replace(character, "\\" + character if character not in "<>" else f"&{'lt' if character == '<' else 'gt'};")
-    return text[:200]
+    """Text that may come from a trial, kept from being read as Markdown or HTML, and in one line."""
+    text = " ".join(str(value).split())[:MAX_CELL]
+    return "".join(_ESCAPES.get(character, character) for character in text)
 
 
 def learning_curve(steps: Sequence[int], rewards: Sequence[float | None], turns: Sequence[float | None]) -> dg.MetadataValue:

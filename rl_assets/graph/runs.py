@@ -34,7 +34,7 @@ def tag_run_with_process(instance: dg.DagsterInstance, run: dg.DagsterRun, exper
 
 def concerns(run: dg.DagsterRun, experiment: str) -> bool:
     """Whether a run makes assets of an experiment."""
-    if run.tags.get(EXPERIMENT_TAG) == experiment or run.job_name.startswith(f"{experiment}_train_step"):
+    if run.tags.get(EXPERIMENT_TAG) == experiment or run.job_name == f"{experiment}_train_step":
         return True
     return any(key.path[0] == experiment for key in run.asset_selection or ())
 

@@ -3,11 +3,13 @@
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG
+from filelock import Timeout
 
-from rl_assets.core.digest import digest
+from rl_assets.core.digest import digest, short
 from rl_assets.core.errors import RlAssetsError
 from rl_assets.graph.assets import pool_name
-from rl_assets.graph.event_log import asset_key, latest_storage_id, unobserved
+from rl_assets.graph.automation import has_looked
+from rl_assets.graph.event_log import asset_key, latest_storage_id, latest_versions, unobserved
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from rl_assets.graph.plan import State
@@ -37,12 +39,16 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
             found = {"rubric": {"": lab.keep_rubric().digest}}
         except RlAssetsError as error:
             return dg.SkipReason(str(error))
-        for event in unobserved(context.instance, name, found):
+        events = unobserved(context.instance, name, found)
+        if events and latest_versions(context.instance, name, "rubric") and not has_looked(context.instance, lab.experiment):
+            return dg.SkipReason("the rubric changed; it is reported once the automation has had its first look")
+        for event in events:
             context.instance.report_runless_asset_event(event)
         seen = dict(zip(("event", "summary"), (context.cursor or "").split(" "), strict=False))
-        latest = str(context.instance.event_log_storage.get_maximum_record_id())
+        settings = digest("settings", 1, lab.experiment.code_versions())
+        latest = f"{context.instance.event_log_storage.get_maximum_record_id()}/{short(settings)}"
         if latest == seen.get("event"):
-            return dg.SkipReason("nothing happened")
+            return dg.SkipReason("nothing happened since the last look")
         evaluations = up_to_date_evaluations(lab, plan_of(context.instance, lab))
         summary = digest("up to date", 1, [evaluation.description or "" for evaluation in evaluations])
         news = evaluations if summary != seen.get("summary") else []
@@ -55,15 +61,23 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
         description="Observes what files and store hold and Dagster was not told: verifiers, the initial policy, and updates"
         " that a crash left unreported.",
     )
-    def report_unreported(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        if active_runs(context.instance, name):
-            return dg.SkipReason("a run is active and reports for itself")
+    def report_unreported(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         try:
-            found = lab.found()
-        except RlAssetsError as error:
-            return dg.SkipReason(str(error))
-        events = unobserved(context.instance, name, {asset: found[asset] for asset in ("verifiers", "policy")})
-        return dg.SensorResult(asset_events=events) if events else dg.SkipReason("all is reported")
+            # With the lock, nobody makes something newer between the look and the report.
+            lock = lab.lock.acquire(blocking=False)
+        except Timeout:
+            return dg.SkipReason("a process is at work and reports for itself")
+        with lock:
+            if active_runs(context.instance, name):
+                return dg.SkipReason("a run is active and reports for itself")
+            try:
+                found = lab.found()
+            except RlAssetsError as error:
+                return dg.SkipReason(str(error))
+            events = unobserved(context.instance, name, {asset: found[asset] for asset in ("verifiers", "policy")})
+            for event in events:
+                context.instance.report_runless_asset_event(event)
+        return dg.SkipReason(f"reported {len(events)}" if events else "all is reported")
 
     @dg.sensor(
         name=f"{name}_fail_dead_runs",
@@ -115,14 +129,25 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
 
 
 def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, experiment: str) -> list[str]:
-    """Cancel the queued runs of later steps that were requested together with a failed one; their ids."""
+    """Cancel the queued runs of later steps that were requested together with a failed one; their ids.
+
+    Those are the runs of the same backfill. Runs of no backfill (the automation's, or launched one by one) count as
+    requested together when they were there before the failure, unless the failed step, or one before it, is asked for
+    again first: what is queued behind that may well succeed.
+    """
     step = failed.tags[STEP_TAG]
     backfill = failed.tags.get(BACKFILL_ID_TAG)
+    record = instance.get_run_record_by_id(failed.run_id)
+    failed_at = record.end_time if record else None
+    together = [run for run in active_runs(instance, experiment) if run.tags.get(BACKFILL_ID_TAG) == backfill]
     cancelled = []
-    for run in active_runs(instance, experiment):
-        if run.status is not dg.DagsterRunStatus.QUEUED or run.tags.get(STEP_TAG, "") <= step:
+    for run in together:
+        key = run.tags.get(STEP_TAG)
+        if key is None or run.run_id == failed.run_id:
             continue
-        if backfill is not None and run.tags.get(BACKFILL_ID_TAG) != backfill:
+        if key <= step:
+            break
+        if run.status is not dg.DagsterRunStatus.QUEUED or (failed_at is not None and _created(instance, run) > failed_at):
             continue
         message = (
             f"Cancelled because step {step} of {experiment} failed. The way back: mend what failed, then start a new backfill"
@@ -131,3 +156,8 @@ def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, expe
         instance.report_run_canceled(run, message)
         cancelled.append(run.run_id)
     return cancelled
+
+
+def _created(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
+    record = instance.get_run_record_by_id(run.run_id)
+    return record.create_timestamp.timestamp() if record else 0.0

@@ -34,10 +34,13 @@ class Criterion(Frozen):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     """How people call it; it changes no score."""
     weight: float = Field(ge=-1e6, le=1e6)
+    """What its score is multiplied by in the reward."""
     source: Literal["judge", "verifier"]
+    """Who scores it: the judge, or the verifier of the world."""
     question: str = ""
     """What the judge is asked, to be answered with a score from 0 to 1."""
     evidence: tuple[Evidence, ...] = (Evidence.TRANSCRIPT,)
+    """What the judge is shown of the trial."""
 
     @model_validator(mode="after")
     def _fits_its_source(self) -> "Criterion":
@@ -60,6 +63,7 @@ class JudgeSettings(Frozen):
     """Which judge answers. All of it is in a verdict's key."""
 
     kind: Literal["simulated"] = "simulated"
+    """What kind of judge; there is one so far."""
     epoch: int = Field(default=0, ge=0)
     """Bump it to have everything judged anew."""
 

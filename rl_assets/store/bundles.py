@@ -16,12 +16,17 @@ from rl_assets.store.objects import ObjectStore
 def save_bundle(store: ObjectStore, kind: str, files: Mapping[str, bytes]) -> str:
     """Keep a folder of files (paths relative, with slashes); its digest. Saving what is there writes nothing."""
     name = digest_files(files)
-    if store.get(_manifest_path(kind, name)) is None:
+    if not has_bundle(store, kind, name):
         for path, data in files.items():
             store.put(_file_path(kind, name, path), data)
         manifest = {path: digest_bytes(data) for path, data in sorted(files.items())}
         store.put(_manifest_path(kind, name), json.dumps(manifest, indent=1).encode())
     return name
+
+
+def has_bundle(store: ObjectStore, kind: str, name: str) -> bool:
+    """Whether a bundle is in the store."""
+    return store.get(_manifest_path(kind, name)) is not None
 
 
 def load_bundle(store: ObjectStore, kind: str, name: str) -> dict[str, bytes]:

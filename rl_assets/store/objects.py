@@ -157,7 +157,8 @@ class ObjectStore:
         if not self.sync or self.root is None:
             return
         full = self.root / path
-        for name in (full, full.parent):
+        # Any of the folders may be new, and then only its parent knows of it.
+        for name in (full, *(folder for folder in full.parents if folder.is_relative_to(self.root))):
             descriptor = os.open(name, os.O_RDONLY)
             try:
                 os.fsync(descriptor)

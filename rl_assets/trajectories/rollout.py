@@ -74,7 +74,7 @@ async def _trial(rollout: Rollout, spec: TrialSpec) -> Trial:
             return trial
 
     async def make() -> bytes:
-        return (await _attempt_until_done(rollout, spec)).model_dump_json().encode()
+        return await _attempt_until_done(rollout, spec)
 
     try:
         recorded = await journal.once(TRIAL_KIND, spec.key, make)
@@ -90,7 +90,7 @@ async def _trial(rollout: Rollout, spec: TrialSpec) -> Trial:
     return Trial.model_validate_json(recorded.data)
 
 
-async def _attempt_until_done(rollout: Rollout, spec: TrialSpec) -> Trial:
+async def _attempt_until_done(rollout: Rollout, spec: TrialSpec) -> bytes:
     attempts = rollout.settings.retries + 1
     for attempt in range(attempts):
         try:
@@ -103,14 +103,15 @@ async def _attempt_until_done(rollout: Rollout, spec: TrialSpec) -> Trial:
     raise AssertionError("unreachable")
 
 
-async def _attempt(rollout: Rollout, spec: TrialSpec, attempt: int) -> Trial:
+async def _attempt(rollout: Rollout, spec: TrialSpec, attempt: int) -> bytes:
     settings = rollout.settings
     started = time.perf_counter()
     deadline = asyncio.timeout(settings.deadline_s)
     try:
         async with deadline:
             ending, files = await _act(rollout, spec, attempt)
-        return _ended(rollout, spec, ending, files, attempt, time.perf_counter() - started)
+        trial = _ended(rollout, spec, ending, files, attempt, time.perf_counter() - started)
+        return trial.model_dump_json().encode()
     except InfrastructureError:
         raise
     except asyncio.CancelledError:
@@ -166,6 +167,11 @@ def _dies(faults: Faults, spec: TrialSpec, attempt: int) -> bool:
     return stream("flaky trial", spec.key).random() < faults.flaky_trials
 
 
+def _one_line(error: Exception) -> str:
+    # What an agent raises may hold anything, also what is no Unicode and could not be written into a record.
+    return " ".join(str(error).encode("utf-8", "replace").decode().split())
+
+
 def _failed(spec: TrialSpec, error: InfrastructureError, attempts: int) -> Trial:
     return Trial(
         id=spec.id,
@@ -176,7 +182,7 @@ def _failed(spec: TrialSpec, error: InfrastructureError, attempts: int) -> Trial
         world_digest=spec.world_digest,
         policy_digest=spec.policy_digest,
         outcome=Outcome.DEADLINE if isinstance(error, DeadlineExceeded) else Outcome.FAILED,
-        error=str(error),
+        error=_one_line(error),
         attempts=attempts,
         version=VERSION,
     )

@@ -11,6 +11,7 @@ class DocumentWorlds(Frozen):
     """Worlds of text documents, one of which holds a secret's digest."""
 
     kind: Literal["documents"] = "documents"
+    """What kind of worlds; there is one so far."""
     count: int = Field(default=3, ge=1, le=10_000)
     """How many worlds."""
     documents: int = Field(default=8, ge=1, le=10_000)
