@@ -5,12 +5,13 @@ BIN := .venv/bin
 
 # The installed extras: `ui` for using it, `dev` for working on it.
 .venv/.%: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	touch $@
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing rl_assets[$*] into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
 
 demo: .venv/.ui  ## train the quickstart experiment
-	$(BIN)/rl-assets train quickstart
+	@$(BIN)/rl-assets train quickstart
 
 dev: .venv/.ui  ## Dagster's web UI on the same state
 	$(BIN)/rl-assets dev

@@ -25,6 +25,8 @@ def fork(project: Project, parent: str, name: str, rubric: Path | None, override
     """
     source = project.experiment(parent)
     folder = source.folder.parent / name
+    if folder.name != name:
+        raise UsageError(f"{name!r}: an experiment's name is letters, digits and underscores")
     experiment_name(folder)
     if folder.exists() or name in project.experiment_folders():
         raise UsageError(f"{folder}: there already; choose another name")

@@ -161,7 +161,7 @@ def dev(context: typer.Context) -> None:
 
 def main() -> None:
     """Run the command; exit 0 when done, 1 when it failed, 2 when what was asked for is wrong."""
-    warnings.filterwarnings("ignore", module="dagster")
+    warnings.filterwarnings("ignore", message=".* is currently in (beta|preview)")
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except TyperException as error:

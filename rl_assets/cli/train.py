@@ -51,9 +51,11 @@ def rejudge(session: Session, rubric: str | None, on_policy: bool, retry_failed:
         RunFailed: a step failed.
     """
     session.lab.worlds()
-    keys = [step_key(step) for step in range(session.lab.lineage.steps)]
-    sampled = plan_of(session.instance, session.lab).states["trajectories"]
-    steps = [step for step, key in enumerate(keys) if sampled[key].state is not State.MISSING]
+    lab = session.lab
+    kept = any(current_version(lab.store, lab.table("trajectories", step)) for step in range(lab.lineage.steps))
+    # Dagster's home is not made for a command that has nothing to do.
+    sampled = plan_of(session.instance, lab).states["trajectories"] if kept else {}
+    steps = [int(key) for key, state in sampled.items() if state.state is not State.MISSING]
     if not steps:
         raise UsageError(f"{session.experiment.name} has no trials to judge yet: rl-assets train {session.experiment.name}")
     if rubric is not None:

@@ -1,30 +1,57 @@
 """What happens by itself when the rubric changes.
 
-The condition asks for a step of an asset when the rubric's data version changed since the step was last asked for, unless
-the step was never made or is being made. Without the `since`, a change that comes while steps are being made again is lost
-for those; with a condition on updated rewards instead, weights would be asked for twice.
-
-Two finer points. Dagster sees that a step was asked for one tick late, so a change that comes between the two ticks counts
-as newer than the asking. And a step that nobody has made or asked for yet will be made under the rubric of that day, so
-changes before that are not held against it.
+The condition asks for a step of an asset when it was made under another rubric than the present one, once for each change
+of the rubric, unless the step is being made. The `since` is what makes it once: a step whose run failed is left to a person.
+A change that comes while steps are being made again counts, for those as well, once they are through. Dagster sees that a
+step was asked for one tick late, so a change that comes between the two ticks counts as newer than the asking. The first
+look counts as a change, since the rubric may have changed before anything looked.
 """
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.scheduler.instigation import InstigatorStatus, SensorInstigatorData
 
-from rl_assets.graph.event_log import asset_key
+from rl_assets.graph.event_log import asset_key, latest_made, latest_versions
 from rl_assets.graph.experiment import Experiment
+from rl_assets.graph.lineage import UNPARTITIONED
+
+
+class MadeUnderAnotherRubric(dg.AutomationCondition[dg.AssetKey]):
+    """True for steps of rewards or weights that were made, but not under the rubric that was observed last."""
+
+    @property
+    def name(self) -> str:
+        """How Dagster shows it."""
+        return "made_under_another_rubric"
+
+    def evaluate(self, context: dg.AutomationContext[dg.AssetKey]) -> dg.AutomationResult[dg.AssetKey]:
+        """Compare the digests that each step's metadata and the observation hold."""
+        candidates = context.candidate_subset
+        if candidates.is_empty or context.partitions_def is None:
+            return dg.AutomationResult(context, true_subset=candidates)
+        view = context.asset_graph_view
+        latest = str(view.instance.event_log_storage.get_maximum_record_id())
+        seen, *others = (context.cursor or "").split(" ")
+        if seen != latest:
+            others = _made_under_another_rubric(view.instance, *context.key.path)
+        keys = set(context.partitions_def.get_partition_keys()).intersection(others)
+        found = view.get_subset_from_partition_keys(context.key, context.partitions_def, keys)
+        return dg.AutomationResult(
+            context, true_subset=candidates.compute_intersection(found), cursor=" ".join([latest, *others])
+        )
+
+
+def _made_under_another_rubric(instance: dg.DagsterInstance, experiment: str, asset: str) -> list[str]:
+    rubric = latest_versions(instance, experiment, "rubric").get(UNPARTITIONED)
+    made = latest_made(instance, experiment, asset)
+    return sorted(key for key, version in made.items() if version.inputs.get("rubric", {}).get(UNPARTITIONED) != rubric)
 
 
 def rejudge_condition(experiment: str) -> dg.AutomationCondition[dg.AssetKey]:
     """True for steps that the rubric's change concerns, once for each change."""
     rubric = dg.AssetSelection.assets(asset_key(experiment, "rubric"))
     changed = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed()).allow(rubric)
-    missing, active = dg.AutomationCondition.missing(), dg.AutomationCondition.in_progress()
     asked_for = dg.AutomationCondition.newly_requested() & ~changed
-    reset = asked_for | dg.AutomationCondition.initial_evaluation() | (missing & ~active)
-    return (changed.since(reset) & ~missing & ~active).with_label("the rubric changed")
+    once = (changed | dg.AutomationCondition.initial_evaluation()).since(asked_for)
+    return (once & ~dg.AutomationCondition.in_progress() & MadeUnderAnotherRubric()).with_label("the rubric changed")
 
 
 def automated_assets(experiment: Experiment) -> tuple[str, ...]:
@@ -38,32 +65,14 @@ def automated_assets(experiment: Experiment) -> tuple[str, ...]:
             return ("rewards", "weights")
 
 
-def automation_name(experiment: str) -> str:
-    """The name of the sensor that evaluates an experiment's conditions."""
-    return f"{experiment}_rejudge_on_rubric_change"
-
-
-def has_looked(instance: dg.DagsterInstance, experiment: Experiment) -> bool:
-    """Whether the automation can see a change that is reported now.
-
-    Its very first look only learns how things are, so what changed before that would go unnoticed.
-    """
-    if not automated_assets(experiment):
-        return True
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        if state.instigator_name == automation_name(experiment.name):
-            data = state.instigator_data
-            return state.status is InstigatorStatus.STOPPED or (isinstance(data, SensorInstigatorData) and bool(data.cursor))
-    return False
-
-
 def build_automation(experiment: Experiment) -> dg.AutomationConditionSensorDefinition:
     """The sensor that evaluates the conditions of this experiment's assets."""
     name = experiment.name
     return dg.AutomationConditionSensorDefinition(
-        name=automation_name(name),
+        name=f"{name}_rejudge_on_rubric_change",
         target=dg.AssetSelection.assets(asset_key(name, "rewards"), asset_key(name, "weights")),
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=5,
+        use_user_code_server=True,  # the condition is our own
         description=f"When the rubric changes: {experiment.settings.on_rubric_change}.",
     )

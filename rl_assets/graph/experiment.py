@@ -56,7 +56,7 @@ def experiment_name(folder: Path) -> str:
     Raises:
         ConfigError: it cannot be part of asset keys and job names.
     """
-    if not re.match(NAME_PATTERN, folder.name):
+    if not re.fullmatch(NAME_PATTERN, folder.name):
         raise ConfigError(f"{folder}: an experiment's name is letters, digits and underscores")
     return folder.name
 

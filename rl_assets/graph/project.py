@@ -90,9 +90,11 @@ class Project:
             raise UsageError(f"no experiment {name!r} in {self.defs_folder} (experiments: {known})")
         folder = folders[name]
         attributes = read_attributes(folder / "defs.yaml")
-        for field, value in (overrides or {}).items():
-            set_field(attributes, field, value)
         settings = parse_settings(ExperimentSettings, attributes, str(folder / "defs.yaml"))
+        if overrides:
+            for field, value in overrides.items():
+                set_field(attributes, field, value)
+            settings = parse_settings(ExperimentSettings, attributes, f"--set {' '.join(overrides)}")
         return Experiment(experiment_name(folder), settings, folder, self.root)
 
 

@@ -8,8 +8,7 @@ from filelock import Timeout
 from rl_assets.core.digest import digest, short
 from rl_assets.core.errors import RlAssetsError
 from rl_assets.graph.assets import pool_name
-from rl_assets.graph.automation import has_looked
-from rl_assets.graph.event_log import asset_key, latest_storage_id, latest_versions, unobserved
+from rl_assets.graph.event_log import asset_key, latest_storage_id, unobserved
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from rl_assets.graph.plan import State
@@ -39,10 +38,7 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
             found = {"rubric": {"": lab.keep_rubric().digest}}
         except RlAssetsError as error:
             return dg.SkipReason(str(error))
-        events = unobserved(context.instance, name, found)
-        if events and latest_versions(context.instance, name, "rubric") and not has_looked(context.instance, lab.experiment):
-            return dg.SkipReason("the rubric changed; it is reported once the automation has had its first look")
-        for event in events:
+        for event in unobserved(context.instance, name, found):
             context.instance.report_runless_asset_event(event)
         seen = dict(zip(("event", "summary"), (context.cursor or "").split(" "), strict=False))
         settings = digest("settings", 1, lab.experiment.code_versions())

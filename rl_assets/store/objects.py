@@ -2,9 +2,10 @@
 
 obstore does the work: one well-kept library for local folders and S3, GCS and Azure, with put-if-absent on each.
 On a local folder its synchronous calls take half the time of its asynchronous ones and no thread, so the asynchronous
-methods here use them there.
+methods here use them there; reading and removing are plain file operations, which take a third of that.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -94,6 +95,10 @@ class ObjectStore:
 
     def delete(self, path: str) -> None:
         """Remove; nothing happens when it is not there."""
+        if self.root is not None:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(f"{self.root}/{path}")  # noqa: PTH108, as in get
+            return
         try:
             obstore.delete(self._store, path)
         except FileNotFoundError:
