@@ -1,11 +1,12 @@
 """Sealed folders, named by their content: worlds, verifiers, weights.
 
 A bundle exists once its manifest does, and the manifest is written last, so a half-written one is never found. Every
-load checks every byte against the manifest. Files keep their names, but for `#`, which local stores cannot have at the end
-of a name, and `%`, which stands for it.
+load checks every byte against the manifest. Files keep their names, but for `#`, `:` and `|`, which local stores cannot
+have in some places of a name, and `%`, which stands for them.
 """
 
 import json
+import re
 from collections.abc import Mapping
 
 from rl_assets.core.digest import digest_bytes, digest_files
@@ -49,7 +50,7 @@ def load_bundle(store: ObjectStore, kind: str, name: str) -> dict[str, bytes]:
 
 
 def _file_path(kind: str, name: str, path: str) -> str:
-    return f"{kind}/{name}/files/{path.replace('%', '%25').replace('#', '%23')}"
+    return f"{kind}/{name}/files/" + re.sub("[%#:|]", lambda match: f"%{ord(match[0]):02X}", path)
 
 
 def _manifest_path(kind: str, name: str) -> str:

@@ -51,7 +51,7 @@ _STEPS = """
            avg(n_turns) FILTER (outcome NOT IN ('failed', 'deadline')) AS mean_turns,
            any_value(weights_digest) AS weights_digest
     FROM trials
-    LEFT JOIN (SELECT experiment, step, trial_id, reward FROM rewards) USING (experiment, step, trial_id)
+    LEFT JOIN (SELECT experiment, step, trial_key, reward FROM rewards) USING (experiment, step, trial_key)
     LEFT JOIN (SELECT experiment, step, weights_digest FROM updates) USING (experiment, step)
     GROUP BY experiment, step ORDER BY experiment, step
 """
