@@ -32,6 +32,10 @@ concurrency:
   pools:
     default_limit: 1
     granularity: run
+# A run whose process died before it could say who it is would hold its pool for ever.
+run_monitoring:
+  enabled: true
+  start_timeout_seconds: 120
 telemetry:
   enabled: false
 nux:
