@@ -133,8 +133,8 @@ def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, expe
     """
     step = failed.tags[STEP_TAG]
     backfill = failed.tags.get(BACKFILL_ID_TAG)
-    record = instance.get_run_record_by_id(failed.run_id)
-    failed_at = record.end_time if record else None
+    failure = instance.get_run_record_by_id(failed.run_id)
+    failed_at = failure.end_time if failure else None
     together = [run for run in active_runs(instance, experiment) if run.tags.get(BACKFILL_ID_TAG) == backfill]
     cancelled = []
     for run in together:
@@ -143,7 +143,10 @@ def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, expe
             continue
         if key <= step:
             break
-        if run.status is not dg.DagsterRunStatus.QUEUED or (failed_at is not None and _created(instance, run) > failed_at):
+        record = instance.get_run_record_by_id(run.run_id)  # as it is now: the queue moves on meanwhile
+        if record is None or record.dagster_run.status is not dg.DagsterRunStatus.QUEUED:
+            continue
+        if failed_at is not None and record.create_timestamp.timestamp() > failed_at:
             continue
         message = (
             f"Cancelled because step {step} of {experiment} failed. The way back: mend what failed, then start a new backfill"
@@ -152,8 +155,3 @@ def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, expe
         instance.report_run_canceled(run, message)
         cancelled.append(run.run_id)
     return cancelled
-
-
-def _created(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
-    record = instance.get_run_record_by_id(run.run_id)
-    return record.create_timestamp.timestamp() if record else 0.0
