@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rl_assets.core.errors import UsageError
 from rl_assets.core.home import HOME_VARIABLE
-from rl_assets.graph.assets import pool_name
+from rl_assets.graph.names import pool_name
 from rl_assets.graph.project import Project, open_instance
 from rl_assets.graph.runs import set_pool_limit
 

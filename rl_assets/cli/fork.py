@@ -8,8 +8,8 @@ import yaml
 
 from rl_assets.cli.train import rubric_text
 from rl_assets.core.errors import UsageError
-from rl_assets.graph.assets import pool_name
 from rl_assets.graph.experiment import experiment_name
+from rl_assets.graph.names import pool_name
 from rl_assets.graph.project import Project, open_instance, set_field
 from rl_assets.graph.runs import set_pool_limit
 

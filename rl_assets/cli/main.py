@@ -89,8 +89,8 @@ def rejudge(
     from rl_assets.cli.session import Session  # noqa: PLC0415
     from rl_assets.graph.project import parse_overrides  # noqa: PLC0415
 
-    session = Session(experiment, parse_overrides(settings or []))
     text = None if rubric is None else command.rubric_text(rubric)
+    session = Session(experiment, parse_overrides(settings or []), rubric_is_replaced=rubric is not None)
     report = command.rejudge(session, text, on_policy, retry_failed, _err())
     _print_json(report.as_json()) if as_json else report.show(_out())
 

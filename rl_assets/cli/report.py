@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -11,22 +10,10 @@ from rich.table import Table
 from rl_assets.core.digest import short
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import step_key
+from rl_assets.graph.summary import StepSummary, summarize_step
 from rl_assets.rewards.scoring import Reward
 from rl_assets.store.tables import current_version
 from rl_assets.trajectories.trial import Trial
-
-
-@dataclass(frozen=True)
-class StepRow:
-    """What is kept of one step."""
-
-    step: int
-    trials: int
-    failed: int
-    unscored: int
-    mean_reward: float | None
-    mean_turns: float | None
-    weights_digest: str | None
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,7 @@ class Report:
 
     experiment: str
     weights_digest: str | None
-    steps: list[StepRow]
+    steps: list[StepSummary]
     receipt: dict[str, int | float]
 
     def as_json(self) -> dict[str, object]:
@@ -85,23 +72,6 @@ def kept_rewards(lab: Lab, step: int) -> list[Reward]:
     return [] if version is None else lab.rewards(step, version.file)
 
 
-def step_row(lab: Lab, step: int) -> StepRow:
-    """What is kept of a step."""
-    trials, rewards = kept_trials(lab, step), kept_rewards(lab, step)
-    ended = [trial for trial in trials if trial.outcome.is_result]
-    scored = [reward.reward for reward in rewards if reward.reward is not None]
-    weights = current_version(lab.store, lab.table("weights", step))
-    return StepRow(
-        step=step,
-        trials=len(trials),
-        failed=len(trials) - len(ended),
-        unscored=len(rewards) - len(scored),
-        mean_reward=fmean(scored) if scored else None,
-        mean_turns=fmean(len(trial.turns) for trial in ended) if ended else None,
-        weights_digest=weights.data_version if weights else None,
-    )
-
-
 def count_recovered(lab: Lab, step: int, assets: Sequence[str]) -> None:
     """Count as recovered what is kept of a step's assets that need no work."""
     if "trajectories" in assets:
@@ -118,6 +88,6 @@ def count_recovered(lab: Lab, step: int, assets: Sequence[str]) -> None:
 
 def build_report(lab: Lab, steps: list[int], started: float) -> Report:
     """The report of a command that began at a moment of the monotonic clock."""
-    rows = [step_row(lab, step) for step in steps]
+    rows = [summarize_step(lab, step) for step in steps]
     receipt = lab.tally.snapshot() | {"elapsed_s": round(time.monotonic() - started, 3)}
     return Report(lab.experiment.name, rows[-1].weights_digest if rows else None, rows, receipt)

@@ -12,10 +12,10 @@ import dagster as dg
 from filelock import Timeout
 
 from rl_assets.core.errors import RlAssetsError
-from rl_assets.graph.assets import pool_name
-from rl_assets.graph.build import build_experiment, train_job
-from rl_assets.graph.event_log import asset_key, unobserved
+from rl_assets.graph.build import build_experiment
+from rl_assets.graph.event_log import unobserved
 from rl_assets.graph.lab import Lab
+from rl_assets.graph.names import asset_key, pool_name, train_job
 from rl_assets.graph.project import Project, open_instance
 from rl_assets.graph.runs import fail_dead_runs, process_tags, running_runs, set_pool_limit
 
@@ -33,11 +33,18 @@ class RunFailed(RlAssetsError):
 class Session:
     """What a command works with."""
 
-    def __init__(self, experiment: str, overrides: dict[str, Any] | None = None, faults: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        experiment: str,
+        overrides: dict[str, Any] | None = None,
+        faults: dict[str, Any] | None = None,
+        rubric_is_replaced: bool = False,
+    ) -> None:
         self.project = Project.find(Path.cwd())
         found = self.project.experiment(experiment, overrides)
         self.experiment = found.with_faults(**faults) if faults else found
-        self.experiment.rubric()  # a rubric that is not right is said before anything is changed
+        if not rubric_is_replaced:
+            self.experiment.rubric()  # a rubric that is not right is said before anything is changed
         self.lab = Lab(self.experiment, self.project.home)
 
     @cached_property

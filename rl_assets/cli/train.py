@@ -73,7 +73,7 @@ def rubric_text(file: Path) -> str:
 def replace_rubric(session: Session, text: str) -> None:
     """Make a text the experiment's rubric, atomically."""
     target = session.experiment.rubric_path
-    if text != target.read_text(encoding="utf-8"):
+    if not target.exists() or text.encode() != target.read_bytes():
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)

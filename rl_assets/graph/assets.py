@@ -17,7 +17,7 @@ from dagster._core.definitions.data_version import (
 from rl_assets.core.digest import short
 from rl_assets.graph import metadata
 from rl_assets.graph.automation import automated_assets, rejudge_condition
-from rl_assets.graph.event_log import asset_key, observation
+from rl_assets.graph.event_log import observation
 from rl_assets.graph.experiment import Experiment
 from rl_assets.graph.guards import (
     observe_again_if_moved,
@@ -30,22 +30,13 @@ from rl_assets.graph.guards import (
 )
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, UNPARTITIONED, Lineage, step_key, version_key
+from rl_assets.graph.names import asset_key, lab_key, pool_name
 from rl_assets.graph.runs import tag_run_with_process
-from rl_assets.store.tables import current_version, read_table
+from rl_assets.graph.summary import summarize_step
 from rl_assets.worlds.world import World
 
 CURVE_POINTS = 50
 """Steps in a picture of a learning curve."""
-
-
-def lab_key(experiment: str) -> str:
-    """The name of the resource that does an experiment's work."""
-    return f"{experiment}_lab"
-
-
-def pool_name(experiment: str) -> str:
-    """The pool that keeps an experiment's step runs one at a time."""
-    return f"{experiment}_loop"
 
 
 def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefinition | dg.SourceAsset]:
@@ -198,7 +189,7 @@ def build_assets(experiment: Experiment, lineage: Lineage) -> list[dg.AssetsDefi
             before = lab.tally.snapshot()
             scored = lab.rewards(step, inputs["rewards"][step_key(step)])
             update = lab.learn(step, scored, base, rubric.digest)
-        context.log_event(observation(name, "policy", version_key(step + 1), update.weights_digest))
+            context.log_event(observation(name, "policy", version_key(step + 1), update.weights_digest))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(update.weights_digest),
             metadata={
@@ -271,19 +262,11 @@ def _curve(lab: Lab, step: int) -> dict[str, dg.MetadataValue]:
     """The learning curve up to a step, when there are two points or more."""
     stride = -(-(step + 1) // CURVE_POINTS)
     steps = sorted({*range(0, step + 1, stride), step})
-    rewards: list[float | None] = []
-    turns: list[float | None] = []
-    for at in steps:
-        rewards.append(_mean_of(lab, "rewards", at, "reward"))
-        turns.append(_mean_of(lab, "trajectories", at, "n_turns"))
     if len(steps) < 2:
         return {}
-    return {"learning_curve": metadata.learning_curve(steps, rewards, turns)}
-
-
-def _mean_of(lab: Lab, asset: str, step: int, column: str) -> float | None:
-    version = current_version(lab.store, lab.table(asset, step))
-    if version is None:
-        return None
-    values = [value for value in read_table(lab.store, version.ref, version.file)[column].to_pylist() if value is not None]
-    return sum(values) / len(values) if values else None
+    kept = [summarize_step(lab, at) for at in steps]
+    return {
+        "learning_curve": metadata.learning_curve(
+            steps, [summary.mean_reward for summary in kept], [summary.mean_turns for summary in kept]
+        )
+    }

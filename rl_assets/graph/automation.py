@@ -7,11 +7,14 @@ step was asked for one tick late, so a change that comes between the two ticks c
 look counts as a change, since the rubric may have changed before anything looked.
 """
 
+import warnings
+
 import dagster as dg
 
-from rl_assets.graph.event_log import asset_key, latest_made, latest_versions
+from rl_assets.graph.event_log import latest_made, latest_versions
 from rl_assets.graph.experiment import Experiment
 from rl_assets.graph.lineage import UNPARTITIONED
+from rl_assets.graph.names import asset_key
 
 
 class MadeUnderAnotherRubric(dg.AutomationCondition[dg.AssetKey]):
@@ -68,11 +71,13 @@ def automated_assets(experiment: Experiment) -> tuple[str, ...]:
 def build_automation(experiment: Experiment) -> dg.AutomationConditionSensorDefinition:
     """The sensor that evaluates the conditions of this experiment's assets."""
     name = experiment.name
-    return dg.AutomationConditionSensorDefinition(
-        name=f"{name}_rejudge_on_rubric_change",
-        target=dg.AssetSelection.assets(asset_key(name, "rewards"), asset_key(name, "weights")),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=5,
-        use_user_code_server=True,  # the condition is our own
-        description=f"When the rubric changes: {experiment.settings.on_rubric_change}.",
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # says of use_user_code_server what its documentation says
+        return dg.AutomationConditionSensorDefinition(
+            name=f"{name}_rejudge_on_rubric_change",
+            target=dg.AssetSelection.assets(asset_key(name, "rewards"), asset_key(name, "weights")),
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            minimum_interval_seconds=5,
+            use_user_code_server=True,  # the condition is our own
+            description=f"When the rubric changes: {experiment.settings.on_rubric_change}.",
+        )

@@ -2,18 +2,13 @@
 
 import dagster as dg
 
-from rl_assets.graph.assets import build_assets, lab_key
+from rl_assets.graph.assets import build_assets
 from rl_assets.graph.automation import build_automation
 from rl_assets.graph.checks import build_checks
-from rl_assets.graph.event_log import asset_key
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS
+from rl_assets.graph.names import asset_key, lab_key, train_job
 from rl_assets.graph.sensors import build_sensors
-
-
-def train_job(experiment: str) -> str:
-    """The name of the job that makes one step: trajectories, rewards, weights."""
-    return f"{experiment}_train_step"
 
 
 def build_experiment(lab: Lab) -> dg.Definitions:

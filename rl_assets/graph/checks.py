@@ -8,9 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from rl_assets.graph.assets import lab_key
-from rl_assets.graph.event_log import asset_key
 from rl_assets.graph.lineage import STEP_ASSETS
+from rl_assets.graph.names import asset_key, lab_key
 from rl_assets.graph.staleness import plan_of, up_to_date_result
 
 

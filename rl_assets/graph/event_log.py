@@ -11,6 +11,7 @@ from dagster._core.event_api import AssetRecordsFilter
 from dagster._core.events import DagsterEventType
 
 from rl_assets.graph.lineage import STEP_ASSETS, UNPARTITIONED, Lineage
+from rl_assets.graph.names import asset_key
 from rl_assets.graph.plan import Made
 
 INPUTS_METADATA = "inputs"
@@ -21,11 +22,6 @@ OBSERVED = ("rubric", "verifiers", "policy")
 
 BATCH = 500
 """Records fetched at once."""
-
-
-def asset_key(experiment: str, asset: str) -> dg.AssetKey:
-    """The key of an experiment's asset."""
-    return dg.AssetKey([experiment, asset])
 
 
 def latest_versions(

@@ -7,9 +7,10 @@ import dagster as dg
 from filelock import Timeout
 
 from rl_assets.core.errors import MissingInput, Refused, RlAssetsError
-from rl_assets.graph.event_log import asset_key, latest_versions, observation, read_log
+from rl_assets.graph.event_log import latest_versions, observation, read_log
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import name_of, step_key, version_key
+from rl_assets.graph.names import asset_key
 from rl_assets.graph.plan import State, make_plan
 from rl_assets.graph.runs import tag_run_with_process
 from rl_assets.trajectories.trial import Trial

@@ -7,10 +7,10 @@ from filelock import Timeout
 
 from rl_assets.core.digest import digest, short
 from rl_assets.core.errors import RlAssetsError
-from rl_assets.graph.assets import pool_name
-from rl_assets.graph.event_log import asset_key, latest_storage_id, unobserved
+from rl_assets.graph.event_log import latest_storage_id, unobserved
 from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
+from rl_assets.graph.names import asset_key, pool_name
 from rl_assets.graph.plan import State
 from rl_assets.graph.runs import active_runs, concerns, fail_dead_runs, set_pool_limit
 from rl_assets.graph.staleness import plan_of, up_to_date_evaluations

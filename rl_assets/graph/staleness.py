@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import dagster as dg
 
 from rl_assets.core.errors import ConfigError
-from rl_assets.graph.event_log import asset_key, read_log
+from rl_assets.graph.event_log import read_log
 from rl_assets.graph.lab import Lab, describe_rubric_change
 from rl_assets.graph.lineage import STEP_ASSETS
+from rl_assets.graph.names import asset_key
 from rl_assets.graph.plan import Cause, PartitionState, Plan, State, make_plan
 
 

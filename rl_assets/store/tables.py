@@ -75,8 +75,8 @@ def write_table(store: ObjectStore, ref: TableRef, data_version: str, table: pa.
     store.put(f"{ref.folder}/current.json", json.dumps(pointer).encode())
 
 
-def read_table(store: ObjectStore, ref: TableRef, file: str) -> pa.Table:
-    """A version as a table, by the name of its file.
+def read_table(store: ObjectStore, ref: TableRef, file: str, columns: list[str] | None = None) -> pa.Table:
+    """A version as a table, by the name of its file; with `columns`, those alone.
 
     Raises:
         MissingInput: there is no such version.
@@ -86,7 +86,7 @@ def read_table(store: ObjectStore, ref: TableRef, file: str) -> pa.Table:
         raise MissingInput(
             f"{ref.experiment}/{ref.table}[{ref.partition}]: version {short(file)} is not in the store {store.url}"
         )
-    return pq.read_table(io.BytesIO(data))
+    return pq.read_table(io.BytesIO(data), columns=columns)
 
 
 def current_version(store: ObjectStore, ref: TableRef) -> Version | None:

@@ -18,9 +18,8 @@ import dagster as dg
 import psutil
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-from rl_assets.graph.build import train_job
-from rl_assets.graph.event_log import asset_key
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
+from rl_assets.graph.names import asset_key, train_job
 from tests.support import Workplace
 
 Value = TypeVar("Value")

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from rl_assets.graph.event_log import asset_key
+from rl_assets.graph.names import asset_key
 from tests.graph.conftest import Loop
 from tests.support import Workplace
 

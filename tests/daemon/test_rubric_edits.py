@@ -8,8 +8,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from rl_assets.graph.event_log import asset_key, latest_made
+from rl_assets.graph.event_log import latest_made
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
+from rl_assets.graph.names import asset_key
 from rl_assets.store.tables import current_version
 from tests.daemon.server import Run, Server, served, wait_for
 from tests.graph.conftest import Loop

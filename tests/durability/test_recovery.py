@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from rl_assets.graph.names import asset_key
 from tests.durability.support import assert_nothing_active, assert_sound, command_that_dies, journal, states
 from tests.support import Workplace
 
@@ -15,8 +16,6 @@ pytestmark = pytest.mark.slow
 def judge_calls_in_the_log(place: Workplace, experiment: str = "quickstart") -> int:
     """Judge calls ever made, as the materializations tell."""
     import dagster as dg
-
-    from rl_assets.graph.event_log import asset_key
 
     calls = 0
     for asset in ("trajectories", "rewards"):

@@ -19,9 +19,9 @@ from sqlalchemy.event import listen, remove
 from rl_assets.cli import train as command
 from rl_assets.cli.report import Report
 from rl_assets.cli.session import QUIET, Session
-from rl_assets.graph.build import train_job
-from rl_assets.graph.event_log import asset_key, latest_versions, unobserved
+from rl_assets.graph.event_log import latest_versions, unobserved
 from rl_assets.graph.lineage import STEP_ASSETS, name_of, step_key
+from rl_assets.graph.names import asset_key, train_job
 from rl_assets.graph.plan import Cause, Plan, SettingsChanged, SourceChanged
 from rl_assets.graph.staleness import plan_of
 from tests.support import Workplace
