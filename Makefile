@@ -24,7 +24,7 @@ fast: .venv/.dev  ## format, lint, types, layers, and the tests that take no pro
 	$(BIN)/pytest -n 2 -m 'not slow'
 
 test: fast  ## everything
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist loadgroup -m slow
 
 bench: .venv/.dev  ## figures as JSON lines
 	$(BIN)/python -m bench

@@ -58,7 +58,8 @@ def test_no_secret_of_a_world_or_of_the_environment_gets_into_the_state_or_the_o
     ]
     state = {str(path): path.read_bytes() for path in workplace.home.rglob("*") if path.is_file()}
     state["output"] = "".join(done.stdout + done.stderr for done in output).encode()
-    raw = [stream("secret", 0, f"world_{world}", index).randbytes(32) for world in range(3) for index in range(2)]
+    seed = workplace.lab().experiment.settings.seed
+    raw = [stream("secret", seed, f"world_{world}", index).randbytes(32) for world in range(3) for index in range(2)]
     digests = [hashlib.sha256(secret).hexdigest().encode() for secret in raw]
     assert any(digests[0] in data for data in state.values()), "these are the secrets whose digests the worlds hold"
     hidden = [key.encode(), key[::-1].encode()]

@@ -10,6 +10,8 @@ import pytest
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from tests.graph.conftest import Loop, Trained
 
+pytestmark = pytest.mark.slow
+
 MULTIPROCESS = """\
 import sys
 from pathlib import Path
@@ -17,8 +19,6 @@ from pathlib import Path
 import dagster as dg
 
 from rl_assets.graph.project import Project, open_instance
-
-pytestmark = pytest.mark.slow
 
 here = Path(__file__).parent
 
