@@ -48,6 +48,9 @@ class Lab:
         self.on_trial = on_trial
         self.retry_failed = False
         """Whether trials and verdicts that failed before get another go."""
+        self._scored_under: object = None
+        self._scored: dict[str, Reward] = {}
+        """What was scored as its trial ended, for the scoring of the whole step that follows."""
         worlds = experiment.settings.worlds
         self.lineage = Lineage(experiment.settings.steps, tuple(worlds.names), worlds.per_step)
 
@@ -157,6 +160,8 @@ class Lab:
             retry_failed=self.retry_failed,
         )
 
+        self._scored_under = None
+
         async def run() -> list[Trial]:
             scorer = self._early_scorer(sorted(worlds))
 
@@ -217,6 +222,9 @@ class Lab:
             name: (world.verifier_files, save_bundle(self.store, VERIFIER_KIND, world.verifier_files))
             for name, world in worlds.items()
         }
+        scored_under = (rubric, tuple(sorted((name, digest) for name, (_, digest) in verifiers.items())))
+        if self._scored_under != scored_under:
+            self._scored_under, self._scored = scored_under, {}
         settings = self.experiment.settings
         return Scorer(
             rubric=rubric,
@@ -227,6 +235,7 @@ class Lab:
             settings=settings.judging,
             faults=settings.faults,
             retry_failed=self.retry_failed,
+            known=self._scored,
         )
 
     def learn(self, step: int, rewards: Sequence[Reward], policy: str, rubric_digest: str) -> Update:

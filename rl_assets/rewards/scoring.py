@@ -77,6 +77,8 @@ class Scorer:
     faults: Faults = Faults()
     retry_failed: bool = False
     """Whether verdicts that failed before get another go."""
+    known: dict[str, Reward] = field(default_factory=dict)
+    """Rewards by trial key, without advantages, that were worked out under this rubric and these verifiers; added to."""
     _slots: asyncio.Semaphore = field(init=False)
     _verdicts: dict[str, Verdict] = field(init=False, default_factory=dict)
     """Those that this scorer had already: trials that did the same pose the same request."""
@@ -90,6 +92,8 @@ class Scorer:
 
     async def score(self, trial: Trial) -> Reward:
         """The reward of one trial, without its advantage, which needs the group."""
+        if trial.key in self.known:
+            return self.known[trial.key]
         files, verifier_digest = self.verifiers[trial.world]
         if not trial.outcome.is_result:
             return _reward(trial, None, verifier_digest, (), f"the trial ended as {trial.outcome}")
@@ -97,7 +101,10 @@ class Scorer:
         scores = await asyncio.gather(*(self._criterion(trial, verification, criterion) for criterion in self.rubric.criteria))
         missing = next((score for score in scores if score.score is None), None)
         unscored_because = f"{missing.criterion}: {missing.failed_because}" if missing else None
-        return _reward(trial, verification, verifier_digest, scores, unscored_because)
+        reward = _reward(trial, verification, verifier_digest, scores, unscored_because)
+        if unscored_because is None:
+            self.known[trial.key] = reward
+        return reward
 
     async def _criterion(self, trial: Trial, verification: Verification, criterion: Criterion) -> Score:
         def score(value: float | None, verdict: Verdict | None = None, failed_because: str | None = None) -> Score:

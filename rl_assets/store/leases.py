@@ -61,6 +61,7 @@ class Owner:
                 return
             sweep(self.store)
             self._renew()
+            self.store.put(_token_path(self.id), self.id.encode())
             self._renewer = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
             self._renewer.start()
 
@@ -72,6 +73,7 @@ class Owner:
                 self._renewer.join()
                 self._renewer = None
                 self._stop.clear()
+                self.store.delete(_token_path(self.id))
                 self.store.delete(_lease_path(self.id))
 
     def _renew(self) -> None:
@@ -92,6 +94,11 @@ class Owner:
 
 def _lease_path(owner: str) -> str:
     return f"leases/{owner}.json"
+
+
+def _token_path(owner: str) -> str:
+    """An object that holds the owner's id, as its claims do, so that a claim need be no file of its own."""
+    return f"owners/{owner}"
 
 
 def is_alive(store: ObjectStore, owner: str) -> bool:
@@ -120,6 +127,7 @@ def sweep(store: ObjectStore) -> None:
     if dead:
         store.sweep_staged(before=now)
     for owner in dead:
+        store.delete(_token_path(owner))
         store.delete(_lease_path(owner))
 
 
@@ -155,7 +163,7 @@ async def try_claim(owner: Owner, name: str) -> Claim | None:
     number = 0
     while True:
         path = _claim_path(name, number)
-        if await store.put_new_async(path, owner.id.encode()):
+        if await store.put_new_async(path, owner.id.encode(), twin=_token_path(owner.id)):
             return Claim(store, name, number)
         holder = await store.get_async(path)
         if holder is None:

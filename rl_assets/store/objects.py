@@ -74,8 +74,20 @@ class ObjectStore:
         obstore.put(self._store, path, data)
         self._flush(path)
 
-    def put_new(self, path: str, data: bytes) -> bool:
-        """Write unless it is there; whether this call wrote it. One of many callers at once gets True."""
+    def put_new(self, path: str, data: bytes, twin: str | None = None) -> bool:
+        """Write unless it is there; whether this call wrote it. One of many callers at once gets True.
+
+        `twin` may name an object that holds the same data already: a local store then gives that a second name, which costs
+        no new file.
+        """
+        if twin is not None and self.root is not None:
+            try:
+                os.link(f"{self.root}/{twin}", f"{self.root}/{path}")
+                return True
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                pass  # the first object in a folder that is not there yet
         try:
             obstore.put(self._store, path, data, mode="create")
         except AlreadyExistsError:
@@ -83,10 +95,10 @@ class ObjectStore:
         self._flush(path)
         return True
 
-    async def put_new_async(self, path: str, data: bytes) -> bool:
+    async def put_new_async(self, path: str, data: bytes, twin: str | None = None) -> bool:
         """As `put_new`."""
         if self.root is not None:
-            return self.put_new(path, data)
+            return self.put_new(path, data, twin)
         try:
             await obstore.put_async(self._store, path, data, mode="create")
         except AlreadyExistsError:

@@ -48,7 +48,12 @@ def test_the_bare_loop_scores_and_records_nothing() -> None:
 
 def test_the_loop_without_dagster_gives_its_figures() -> None:
     lines = [json.loads(figure.line()) for figure in loop_figures(TINY, rounds=1)]
-    assert [line["name"] for line in lines] == ["recorded_trial", "recorded_over_bare", "replayed_trial"]
+    assert [line["name"] for line in lines] == [
+        "recorded_trial",
+        "recorded_trial_on_disk",
+        "recorded_over_bare",
+        "replayed_trial",
+    ]
     assert all(math.isfinite(line["value"]) and line["value"] > 0 for line in lines)
     assert peak_mb(TINY) > 1
 
@@ -63,5 +68,5 @@ def test_a_straggler_is_slow_and_its_step_is_measured() -> None:
 def test_every_figure_is_a_line_of_json() -> None:
     lines = [json.loads(figure.line()) for figure in figures(TINY, rounds=1, steps=1, latency_s=0.001)]
     names = [line["name"] for line in lines]
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 9
     assert all(line.keys() >= {"name", "value", "unit", "bound"} and math.isfinite(line["value"]) for line in lines)
