@@ -180,10 +180,10 @@ def test_a_resume_does_not_repeat_an_optimizer_step(tmp_path, dies_at):
                 raise KeyboardInterrupt
             super().put(path, data)
 
-        def put_new(self, path, data):
+        def put_new(self, path, data, twin=None):
             if path.startswith(f"journal/{UPDATE_KIND}/"):
                 raise KeyboardInterrupt
-            return super().put_new(path, data)
+            return super().put_new(path, data, twin)
 
     url, batch = str(tmp_path), build_batch(*rewarded(1.0, 0.0))
     base = save_bundle(ObjectStore(url), WEIGHTS_KIND, TRAINER.initial())

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rl_assets.core.errors import DeadlineExceeded, InfrastructureError, SandboxDied
 from rl_assets.core.seeding import stream
@@ -127,24 +128,23 @@ async def _attempt(rollout: Rollout, spec: TrialSpec, attempt: int) -> bytes:
         raise InfrastructureError(f"trial {spec.id}: {type(error).__name__}: {error}") from error
 
 
+def _identity(spec: TrialSpec) -> dict[str, Any]:
+    """The fields of a trial that follow from its spec, and the version that is recorded beside them."""
+    same = {"id", "key", "step", "world", "sample", "world_digest", "policy_digest"}
+    return {name: getattr(spec, name) for name in same} | {"version": VERSION}
+
+
 def _ended(
     rollout: Rollout, spec: TrialSpec, ending: Ending, files: Mapping[str, bytes], attempt: int, elapsed_s: float
 ) -> Trial:
     return Trial(
-        id=spec.id,
-        key=spec.key,
-        step=spec.step,
-        world=spec.world,
-        sample=spec.sample,
-        world_digest=spec.world_digest,
-        policy_digest=spec.policy_digest,
+        **_identity(spec),
         outcome=ending.outcome,
         turns=ending.turns,
         files={path: data.decode("utf-8", "replace") for path, data in sorted(files.items())},
         attempts=attempt + 1,
         elapsed_s=round(elapsed_s, 6),
         sandbox=type(rollout.sandboxes).__name__,
-        version=VERSION,
     )
 
 
@@ -174,15 +174,8 @@ def _one_line(error: Exception) -> str:
 
 def _failed(spec: TrialSpec, error: InfrastructureError, attempts: int) -> Trial:
     return Trial(
-        id=spec.id,
-        key=spec.key,
-        step=spec.step,
-        world=spec.world,
-        sample=spec.sample,
-        world_digest=spec.world_digest,
-        policy_digest=spec.policy_digest,
+        **_identity(spec),
         outcome=Outcome.DEADLINE if isinstance(error, DeadlineExceeded) else Outcome.FAILED,
         error=_one_line(error),
         attempts=attempts,
-        version=VERSION,
     )
