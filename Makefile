@@ -1,3 +1,5 @@
+MAKEFLAGS += --no-print-directory
+
 .PHONY: demo test fast dev bench clean
 
 PYTHON ?= python3

@@ -10,11 +10,13 @@ look counts as a change, since the rubric may have changed before anything looke
 import warnings
 
 import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from rl_assets.graph.event_log import latest_made, latest_versions
 from rl_assets.graph.experiment import Experiment
 from rl_assets.graph.lineage import UNPARTITIONED
 from rl_assets.graph.names import asset_key
+from rl_assets.graph.runs import active_runs
 
 
 class MadeUnderAnotherRubric(dg.AutomationCondition[dg.AssetKey]):
@@ -31,6 +33,9 @@ class MadeUnderAnotherRubric(dg.AutomationCondition[dg.AssetKey]):
         if candidates.is_empty or context.partitions_def is None:
             return dg.AutomationResult(context, true_subset=candidates)
         view = context.asset_graph_view
+        if _busy(view.instance, context.key.path[0]):
+            # Steps asked for one by one, as they come free, would queue in another order than their own.
+            return dg.AutomationResult(context, true_subset=context.get_empty_subset(), cursor=context.cursor)
         latest = str(view.instance.event_log_storage.get_maximum_record_id())
         seen, *others = (context.cursor or "").split(" ")
         if seen != latest:
@@ -40,6 +45,14 @@ class MadeUnderAnotherRubric(dg.AutomationCondition[dg.AssetKey]):
         return dg.AutomationResult(
             context, true_subset=candidates.compute_intersection(found), cursor=" ".join([latest, *others])
         )
+
+
+def _busy(instance: dg.DagsterInstance, experiment: str) -> bool:
+    """Whether a run or a backfill of the experiment is under way."""
+    if active_runs(instance, experiment):
+        return True
+    requested = instance.get_backfills(filters=BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED]))
+    return any(key.path[0] == experiment for backfill in requested for key in backfill.asset_selection or ())
 
 
 def _made_under_another_rubric(instance: dg.DagsterInstance, experiment: str, asset: str) -> list[str]:

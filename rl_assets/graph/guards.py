@@ -12,7 +12,7 @@ from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import name_of, step_key, version_key
 from rl_assets.graph.names import asset_key
 from rl_assets.graph.plan import State, make_plan
-from rl_assets.graph.runs import tag_run_with_process
+from rl_assets.graph.runs import cancel_later_steps, tag_run_with_process
 from rl_assets.trajectories.trial import Trial
 
 MAX_REREADS = 3
@@ -42,6 +42,10 @@ def working(context: dg.AssetExecutionContext, lab: Lab) -> Iterator[None]:
         lab.lock.acquire()
     try:
         yield
+    except dg.Failure:
+        # While this run still holds the pool: none of the later steps can have started.
+        cancel_later_steps(context.instance, context.run, lab.experiment.name)
+        raise
     finally:
         lab.lock.release()
 

@@ -32,12 +32,6 @@ concurrency:
   pools:
     default_limit: 1
     granularity: run
-# One step's run is queued behind the other: look at the queue often.
-run_coordinator:
-  module: dagster.core.run_coordinator
-  class: QueuedRunCoordinator
-  config:
-    dequeue_interval_seconds: 1
 # A run whose process died before it could say who it is would hold its pool for ever.
 run_monitoring:
   enabled: true

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import dagster as dg
 import psutil
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG
 
 from rl_assets.store.leases import host, process_alive
 
@@ -74,3 +75,36 @@ def set_pool_limit(instance: dg.DagsterInstance, pool: str) -> None:
     limits = instance.event_log_storage.get_pool_limits()
     if not any(entry.name == pool and entry.limit == 1 and not entry.from_default for entry in limits):
         instance.event_log_storage.set_concurrency_slots(pool, 1)
+
+
+def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, experiment: str) -> list[str]:
+    """Cancel the queued runs of later steps that were requested together with a failed one; their ids.
+
+    Those are the runs of the same backfill. Runs of no backfill (the automation's, or launched one by one) count as
+    requested together when they were there before the failure, unless the failed step, or one before it, is asked for
+    again first: what is queued behind that may well succeed.
+    """
+    step = failed.tags[PARTITION_NAME_TAG]
+    backfill = failed.tags.get(BACKFILL_ID_TAG)
+    failure = instance.get_run_record_by_id(failed.run_id)
+    failed_at = failure.end_time if failure else None
+    together = [run for run in active_runs(instance, experiment) if run.tags.get(BACKFILL_ID_TAG) == backfill]
+    cancelled = []
+    for run in together:
+        key = run.tags.get(PARTITION_NAME_TAG)
+        if key is None or run.run_id == failed.run_id:
+            continue
+        if key <= step:
+            break
+        record = instance.get_run_record_by_id(run.run_id)  # as it is now: the queue moves on meanwhile
+        if record is None or record.dagster_run.status is not dg.DagsterRunStatus.QUEUED:
+            continue
+        if failed_at is not None and record.create_timestamp.timestamp() > failed_at:
+            continue
+        message = (
+            f"Cancelled because step {step} of {experiment} failed. The way back: mend what failed, then start a new backfill"
+            f" of trajectories, rewards and weights from step {step}; what is recorded is replayed, not redone."
+        )
+        instance.report_run_canceled(run, message)
+        cancelled.append(run.run_id)
+    return cancelled

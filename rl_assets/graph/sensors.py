@@ -2,7 +2,7 @@
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 from filelock import Timeout
 
 from rl_assets.core.digest import digest, short
@@ -12,7 +12,7 @@ from rl_assets.graph.lab import Lab
 from rl_assets.graph.lineage import STEP_ASSETS, step_key
 from rl_assets.graph.names import asset_key, pool_name
 from rl_assets.graph.plan import State
-from rl_assets.graph.runs import active_runs, concerns, fail_dead_runs, set_pool_limit
+from rl_assets.graph.runs import active_runs, cancel_later_steps, concerns, fail_dead_runs, set_pool_limit
 from rl_assets.graph.staleness import plan_of, up_to_date_evaluations
 
 TICK_S = 5
@@ -122,36 +122,3 @@ def build_sensors(lab: Lab, job: UnresolvedAssetJobDefinition) -> list[dg.Sensor
         return dg.SkipReason("no step is stale")
 
     return [watch_rubric, report_unreported, fail_dead, stop_after_failure, rerun_stale]
-
-
-def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, experiment: str) -> list[str]:
-    """Cancel the queued runs of later steps that were requested together with a failed one; their ids.
-
-    Those are the runs of the same backfill. Runs of no backfill (the automation's, or launched one by one) count as
-    requested together when they were there before the failure, unless the failed step, or one before it, is asked for
-    again first: what is queued behind that may well succeed.
-    """
-    step = failed.tags[STEP_TAG]
-    backfill = failed.tags.get(BACKFILL_ID_TAG)
-    failure = instance.get_run_record_by_id(failed.run_id)
-    failed_at = failure.end_time if failure else None
-    together = [run for run in active_runs(instance, experiment) if run.tags.get(BACKFILL_ID_TAG) == backfill]
-    cancelled = []
-    for run in together:
-        key = run.tags.get(STEP_TAG)
-        if key is None or run.run_id == failed.run_id:
-            continue
-        if key <= step:
-            break
-        record = instance.get_run_record_by_id(run.run_id)  # as it is now: the queue moves on meanwhile
-        if record is None or record.dagster_run.status is not dg.DagsterRunStatus.QUEUED:
-            continue
-        if failed_at is not None and record.create_timestamp.timestamp() > failed_at:
-            continue
-        message = (
-            f"Cancelled because step {step} of {experiment} failed. The way back: mend what failed, then start a new backfill"
-            f" of trajectories, rewards and weights from step {step}; what is recorded is replayed, not redone."
-        )
-        instance.report_run_canceled(run, message)
-        cancelled.append(run.run_id)
-    return cancelled

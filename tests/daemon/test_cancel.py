@@ -5,7 +5,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from rl_assets.graph.lineage import step_key
-from rl_assets.graph.sensors import cancel_later_steps
+from rl_assets.graph.runs import cancel_later_steps
 
 ORIGIN = RemoteJobOrigin(
     RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin(host="nowhere", port=1, location_name="elsewhere"), "__repository__"),
