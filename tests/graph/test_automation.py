@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 
 from rl_assets.graph.automation import automated_assets
-from rl_assets.graph.lineage import step_key
 from rl_assets.graph.names import asset_key
 from tests.graph.conftest import Loop, Trained, queued_run
 
