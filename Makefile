@@ -1,5 +1,3 @@
-MAKEFLAGS += --no-print-directory
-
 .PHONY: demo test fast dev bench clean
 
 PYTHON ?= python3

@@ -104,7 +104,7 @@ class Workplace:
 
     def environment(self, **extra: str) -> dict[str, str]:
         """For processes in this project: nothing of the tests' own settings."""
-        dropped = ("RL_ASSETS_HOME", "RL_ASSETS_STORE", "RL_ASSETS_STORE_SYNC", "DAGSTER_HOME")
+        dropped = ("RL_ASSETS_HOME", "RL_ASSETS_STORE", "RL_ASSETS_STORE_SYNC", "DAGSTER_HOME", "MAKELEVEL", "MAKEFLAGS")
         kept = {name: value for name, value in os.environ.items() if name not in dropped}
         return {**kept, **extra}
 
