@@ -84,7 +84,9 @@ def cancel_later_steps(instance: dg.DagsterInstance, failed: dg.DagsterRun, expe
     requested together when they were there before the failure, unless the failed step, or one before it, is asked for
     again first: what is queued behind that may well succeed.
     """
-    step = failed.tags[PARTITION_NAME_TAG]
+    step = failed.tags.get(PARTITION_NAME_TAG)
+    if step is None:
+        return []
     backfill = failed.tags.get(BACKFILL_ID_TAG)
     failure = instance.get_run_record_by_id(failed.run_id)
     failed_at = failure.end_time if failure else None
